@@ -1,0 +1,96 @@
+"""The plain data behind each descriptor of cudnn_graph and cudnn_ops.
+
+A descriptor is created empty and filled by its set function; an empty one is refused where its
+content is needed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pycudnn.abi.cudnn_enums import (
+    ActivationMode,
+    DataType,
+    NanPropagation,
+    PoolingMode,
+    TensorFormat,
+)
+
+from .runtime import opaque
+
+
+@opaque("cudnnTensorDescriptor_t", "cudnnCreateTensorDescriptor", "cudnnDestroyTensorDescriptor")
+@dataclass
+class Tensor:
+    """Shape and strides (in elements) of a tensor; (N, C, *spatial) whatever the memory order."""
+
+    dtype: DataType = DataType.FLOAT
+    shape: tuple[int, ...] = ()
+    strides: tuple[int, ...] = ()
+
+
+@opaque("cudnnFilterDescriptor_t", "cudnnCreateFilterDescriptor", "cudnnDestroyFilterDescriptor")
+@dataclass
+class Filter:
+    """A packed weight tensor: (K, C, *spatial), stored in the order that `format` says."""
+
+    dtype: DataType = DataType.FLOAT
+    format: TensorFormat = TensorFormat.NCHW
+    shape: tuple[int, ...] = ()
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        return packed_strides(self.shape, self.format)
+
+
+@opaque("cudnnPoolingDescriptor_t", "cudnnCreatePoolingDescriptor", "cudnnDestroyPoolingDescriptor")
+@dataclass
+class Pooling:
+    """Window, padding and stride per spatial dimension."""
+
+    mode: PoolingMode = PoolingMode.MAX
+    nan_propagation: NanPropagation = NanPropagation.NOT_PROPAGATE_NAN
+    window: tuple[int, ...] = ()
+    padding: tuple[int, ...] = ()
+    stride: tuple[int, ...] = ()
+
+
+@opaque(
+    "cudnnActivationDescriptor_t",
+    "cudnnCreateActivationDescriptor",
+    "cudnnDestroyActivationDescriptor",
+)
+@dataclass
+class Activation:
+    """Mode and its one parameter: the ceiling of CLIPPED_RELU, the alpha of ELU."""
+
+    mode: ActivationMode | None = None
+    nan_propagation: NanPropagation = NanPropagation.NOT_PROPAGATE_NAN
+    coefficient: float = 0.0
+    swish_beta: float = 1.0
+
+
+@opaque("cudnnDropoutDescriptor_t", "cudnnCreateDropoutDescriptor", "cudnnDestroyDropoutDescriptor")
+@dataclass
+class Dropout:
+    """Probability of dropping an element, and the caller's memory that holds the generator."""
+
+    probability: float = 0.0
+    states: int = 0
+    states_size: int = 0
+    seed: int = 0
+
+
+def packed_strides(shape: tuple[int, ...], format: TensorFormat) -> tuple[int, ...]:
+    """Strides in elements of a packed tensor: rows last (NCHW), or channels last (NHWC).
+
+    >>> packed_strides((2, 3, 4, 5), TensorFormat.NHWC)
+    (60, 1, 15, 3)
+    """
+    order = list(range(len(shape)))  # dimensions from outermost to innermost
+    if format == TensorFormat.NHWC:
+        order.append(order.pop(1))
+    strides = [1] * len(shape)
+    for outer, inner in zip(reversed(order[:-1]), reversed(order)):
+        strides[outer] = strides[inner] * shape[inner]
+    return tuple(strides)
