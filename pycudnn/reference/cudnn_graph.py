@@ -9,7 +9,7 @@ from pycudnn.abi.cudnn_enums import ErrQueryMode
 from pycudnn.abi.cudnn_enums import Status as CudnnStatus
 
 from .memory import write
-from .runtime import Status, implements, opaque, take_last_error
+from .runtime import bad_param, implements, opaque, take_last_error
 
 # The cuDNN whose headers and behaviour this library follows.
 MAJOR, MINOR, PATCH = 9, 28, 1
@@ -32,6 +32,7 @@ def set_stream(handle: Handle, stream: int) -> None:
 
 @implements("cudnnGetStream")
 def get_stream(handle: Handle, out: int) -> None:
+    """The stream that was set last, 0 at first."""
     write(out, ctypes.c_void_p, handle.stream, "streamId")
 
 
@@ -57,7 +58,7 @@ def get_max_device_version() -> int:
 def get_property(property_type: int, out: int) -> None:
     """Major version, minor version or patch level, for property types 0, 1, 2."""
     if property_type not in (0, 1, 2):
-        raise Status(CudnnStatus.INVALID_VALUE, f"type is {property_type}, must be 0, 1 or 2")
+        raise bad_param(f"type is {property_type}, must be 0, 1 or 2")
     write(out, ctypes.c_int, (MAJOR, MINOR, PATCH)[property_type], "value")
 
 
@@ -87,7 +88,7 @@ def get_last_error_string(message: int, max_size: int) -> None:
 def query_runtime_error(handle: Handle, status: int, mode: int, tag: int) -> None:
     """What a kernel reported after its launch; synchronous calls leave nothing to report."""
     if mode not in tuple(ErrQueryMode):
-        raise Status(CudnnStatus.BAD_PARAM, f"mode is {mode}, must be 0, 1 or 2")
+        raise bad_param(f"mode is {mode}, must be 0, 1 or 2")
     write(status, ctypes.c_int, CudnnStatus.SUCCESS, "rstatus")
 
 

@@ -6,6 +6,7 @@ content is needed.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 from pycudnn.abi.cudnn_enums import (
@@ -40,6 +41,7 @@ class Filter:
 
     @property
     def strides(self) -> tuple[int, ...]:
+        """In elements."""
         return packed_strides(self.shape, self.format)
 
 
@@ -91,6 +93,6 @@ def packed_strides(shape: tuple[int, ...], format: TensorFormat) -> tuple[int, .
     if format == TensorFormat.NHWC:
         order.append(order.pop(1))
     strides = [1] * len(shape)
-    for outer, inner in zip(reversed(order[:-1]), reversed(order)):
+    for outer, inner in reversed(list(itertools.pairwise(order))):
         strides[outer] = strides[inner] * shape[inner]
     return tuple(strides)

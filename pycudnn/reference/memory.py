@@ -12,20 +12,19 @@ import ml_dtypes
 import numpy as np
 
 from pycudnn.abi.cudnn_enums import DataType
-from pycudnn.abi.cudnn_enums import Status as CudnnStatus
 
-from .runtime import Status
+from .runtime import bad_param, not_supported
 
 
 class Layout(Protocol):
     """What a tensor or filter descriptor tells about memory; strides in elements."""
 
+    dtype: DataType
+    shape: tuple[int, ...]
+
     @property
-    def dtype(self) -> DataType: ...
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-    @property
-    def strides(self) -> tuple[int, ...]: ...
+    def strides(self) -> tuple[int, ...]:
+        """In elements."""
 
 
 _NUMPY_TYPES = {
@@ -55,9 +54,7 @@ def numpy_dtype(data_type: DataType) -> np.dtype[Any]:
         return _NUMPY_TYPES[data_type]
     except KeyError:
         name = DataType(data_type).name
-        raise Status(
-            CudnnStatus.NOT_SUPPORTED, f"data type {name} is not in the reference library"
-        ) from None
+        raise not_supported(f"data type {name} is not in the reference library") from None
 
 
 def compute_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -72,16 +69,14 @@ def view(address: int, descriptor: Layout, name: str = "data") -> np.ndarray[Any
     """The tensor at `address`, laid out as `descriptor` says; no copy. `name` is for errors."""
     shape, strides = descriptor.shape, descriptor.strides
     if not address:
-        raise Status(CudnnStatus.BAD_PARAM, f"{name} is NULL")
+        raise bad_param(f"{name} is NULL")
     if not shape:
-        raise Status(CudnnStatus.BAD_PARAM, f"the descriptor of {name} has not been set")
+        raise bad_param(f"the descriptor of {name} has not been set")
     if min(strides) < 0:
-        raise Status(
-            CudnnStatus.NOT_SUPPORTED, f"{name} has a negative stride: strides are {strides}"
-        )
+        raise not_supported(f"{name} has a negative stride: strides are {strides}")
     dtype = numpy_dtype(descriptor.dtype)
     size = dtype.itemsize
-    extent = size * (1 + sum((n - 1) * stride for n, stride in zip(shape, strides)))
+    extent = size * (1 + sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True)))
     memory = _from_memory(address, extent, _READ_AND_WRITE)
     return np.ndarray(shape, dtype, memory, 0, [size * stride for stride in strides])
 
@@ -95,7 +90,7 @@ def load(address: int, descriptor: Layout, name: str = "data") -> np.ndarray[Any
 def read_scalar(address: int, data_type: DataType, name: str = "scale factor") -> float:
     """A scale factor (alpha, beta): a C double for DOUBLE tensors, a C float for all others."""
     if not address:
-        raise Status(CudnnStatus.BAD_PARAM, f"{name} is NULL")
+        raise bad_param(f"{name} is NULL")
     c_type = ctypes.c_double if data_type == DataType.DOUBLE else ctypes.c_float
     return float(c_type.from_address(address).value)
 
@@ -103,21 +98,21 @@ def read_scalar(address: int, data_type: DataType, name: str = "scale factor") -
 def write(address: int, c_type: Any, value: Any, name: str = "out-pointer") -> None:
     """Write one C value through an out-pointer."""
     if not address:
-        raise Status(CudnnStatus.BAD_PARAM, f"{name} is NULL")
+        raise bad_param(f"{name} is NULL")
     c_type.from_address(address).value = value
 
 
 def write_array(address: int, c_type: Any, values: Any, name: str = "out-array") -> None:
     """Write C values one after another."""
     if not address:
-        raise Status(CudnnStatus.BAD_PARAM, f"{name} is NULL")
+        raise bad_param(f"{name} is NULL")
     (c_type * len(values)).from_address(address)[:] = values
 
 
 def read_array(address: int, c_type: Any, count: int, name: str = "array") -> tuple[Any, ...]:
     """Read `count` C values that lie one after another."""
     if not address:
-        raise Status(CudnnStatus.BAD_PARAM, f"{name} is NULL")
+        raise bad_param(f"{name} is NULL")
     return tuple((c_type * count).from_address(address))
 
 

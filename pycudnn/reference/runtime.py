@@ -43,6 +43,16 @@ class Status(Exception):
         self.text = text
 
 
+def bad_param(text: str) -> Status:
+    """cuDNN's status for an argument that is wrong in itself, to be raised."""
+    return Status(CudnnStatus.BAD_PARAM, text)
+
+
+def not_supported(text: str) -> Status:
+    """cuDNN's status for arguments that are right but not served, to be raised."""
+    return Status(CudnnStatus.NOT_SUPPORTED, text)
+
+
 # --- per thread: the last error's text, and what must be raised again by the caller -------------
 
 
@@ -137,11 +147,11 @@ def _callback(prototype: Prototype, function: Function) -> Function:
 
     def call(*arguments: Any) -> Any:
         # An exception that leaves a ctypes callback is printed and lost, and the caller reads an
-        # uninitialised status; hence one try around everything. What remains is a signal that the
-        # interpreter handles right on entry, before the try begins, or inside an except clause
-        # below: a handful of bytecodes.
+        # uninitialised status; hence one try around everything. What remains: a signal that is
+        # already waiting on entry, which the interpreter handles before the try begins, and one
+        # that arrives inside an except clause below. Both are a handful of bytecodes wide.
         try:
-            values = [convert(value) for convert, value in zip(converters, arguments)]
+            values = [convert(value) for convert, value in zip(converters, arguments, strict=True)]
             with np.errstate(all="ignore"):  # C arithmetic does not warn
                 result = function(*values)
             return result if success is None else success
@@ -207,25 +217,30 @@ _identifiers = itertools.count(0x7EF0_0000_0000_0000, 16)
 
 
 def opaque(c_type: str, create: str, destroy: str) -> Callable[[AnyClass], AnyClass]:
-    """Class decorator: the C type `c_type` (a handle or descriptor) refers to objects of this class.
+    """Class decorator: the C type `c_type` (of handles or descriptors) refers to its objects.
 
     Also registers the C functions `create`, which makes an object by calling the class without
     arguments and writes its identifier through the out-pointer, and `destroy`, which forgets it.
     """
 
+    is_cudnn = c_type.startswith("cudnn")
+    null_pointer = CudnnStatus.BAD_PARAM if is_cudnn else CublasStatus.INVALID_VALUE
+
     def register(cls: AnyClass) -> AnyClass:
         def create_object(out: int) -> None:
             if not out:
-                raise _NoSuchObject(f"{create}: the out-pointer is NULL")
+                raise Status(null_pointer, f"{create}: the out-pointer is NULL")
             identifier = next(_identifiers)
             _objects[identifier] = cls()
             ctypes.c_void_p.from_address(out).value = identifier
 
         def destroy_object(identifier: int) -> None:
+            if not identifier and is_cudnn:
+                return  # cuDNN lets NULL pass, as free() does; cuBLAS does not
             value = _objects.get(identifier)
             if type(value) is not cls:
                 raise _NoSuchObject(_describe(identifier, value, destroy, cls))
-            _objects.pop(identifier, None)
+            del _objects[identifier]
 
         _kinds[c_type] = cls
         _destroyers.add(destroy_object)
