@@ -45,7 +45,8 @@ FAKE_HEADERS = {
     "typedef struct { double x, y; } cuDoubleComplex;",
     "cuda_fp16.h": "typedef struct { unsigned short x; } __half;",
     "cuda_bf16.h": "typedef struct { unsigned short x; } __nv_bfloat16;",
-    "library_types.h": "typedef int libraryPropertyType;",  # cuDNN's wheel does not have it
+    # Neither library's wheel has this one where CUDA's headers are in a wheel of their own.
+    "library_types.h": "typedef int libraryPropertyType, cudaDataType, cudaDataType_t;",
 }
 # `#define`s worth a name in Python; the others are version numbers and include guards.
 CONSTANTS = re.compile(r"#define (CUDNN_(?:DIM|SEV|LRN|BN|RNN|SEQDATA|ATTN)_\w+) (.+)")
@@ -127,9 +128,10 @@ def preprocess(library: str, include: Path, work: Path) -> tuple[str, str]:
             (work / source.name).write_text(text)
     unit = work / "unit.c"
     unit.write_text("".join(f'#include "{name}.h"\n' for name in HEADERS[library]))
-    command = ["gcc", "-E", "-nostdinc", "-DCUDNN_WARN_DEPRECATED", f"-I{work}", str(unit)]
-    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    macros = subprocess.run([*command, "-dM"], check=True, capture_output=True, text=True).stdout
+    command = ["gcc", "-E", "-nostdinc", "-DCUDNN_WARN_DEPRECATED", "-DCUBLASAPI="]
+    command += [f"-I{work}", str(unit)]
+    text = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    macros = subprocess.run([*command, "-dM"], check=True, stdout=subprocess.PIPE, text=True).stdout
     # pycparser knows no attributes. `inline` takes the place of the one on a function.
     deprecated = r"__attribute__\(\(deprecated\)\)"
     text = re.sub(rf"^{deprecated}", "inline", text, flags=re.MULTILINE)
@@ -226,20 +228,20 @@ def parse(library: str, include: Path) -> Declarations:
 
 def merge(versions: list[Declarations]) -> Declarations:
     """One table of all versions: the newest prototype, the oldest `since`."""
-    versions = sorted(versions, key=lambda found: found.version)
-    merged = Declarations(versions[-1].version)
-    for found in versions:
-        for name, prototype in found.functions.items():
-            before = merged.functions.get(name)
-            if before is not None:
-                if [a.type for a in before.arguments] != [a.type for a in prototype.arguments]:
-                    print(f"{name}: argument types changed in {prototype.since}", file=sys.stderr)
-                prototype = prototype._replace(since=before.since)
-            merged.functions[name] = prototype
-        for name, members in found.enums.items():
-            merged.enums[name] = {**merged.enums.get(name, {}), **members}
-        merged.opaque.update(found.opaque)
-        merged.constants.update(found.constants)
+    newest, *older = sorted(versions, key=lambda found: found.version, reverse=True)
+    merged = Declarations(newest.version)
+    for found in (newest, *older):
+        for name, function in found.functions.items():
+            known = merged.functions.setdefault(name, function)
+            if [a.type for a in known.arguments] != [a.type for a in function.arguments]:
+                print(f"{name}: other argument types before {known.since}", file=sys.stderr)
+            merged.functions[name] = known._replace(since=function.since)
+        for c_name, members in found.enums.items():
+            known_members = merged.enums.setdefault(c_name, {})
+            for member, value in members.items():
+                known_members.setdefault(member, value)
+        merged.opaque |= {k: v for k, v in found.opaque.items() if k not in merged.opaque}
+        merged.constants |= {k: v for k, v in found.constants.items() if k not in merged.constants}
     return merged
 
 
