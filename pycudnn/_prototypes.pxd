@@ -40,6 +40,36 @@ ctypedef int (*cudnnGetPoolingNdForwardOutputDim_fn)(
     int* outputTensorDimA,
 ) noexcept nogil
 
+ctypedef int (*cudnnGetConvolutionForwardWorkspaceSize_fn)(
+    void* handle,
+    void* xDesc,
+    void* wDesc,
+    void* convDesc,
+    void* yDesc,
+    int algo,
+    size_t* sizeInBytes,
+) noexcept nogil
+
+ctypedef int (*cudnnGetConvolutionBackwardDataWorkspaceSize_fn)(
+    void* handle,
+    void* wDesc,
+    void* dyDesc,
+    void* convDesc,
+    void* dxDesc,
+    int algo,
+    size_t* sizeInBytes,
+) noexcept nogil
+
+ctypedef int (*cudnnGetConvolutionBackwardFilterWorkspaceSize_fn)(
+    void* handle,
+    void* xDesc,
+    void* dyDesc,
+    void* convDesc,
+    void* gradDesc,
+    int algo,
+    size_t* sizeInBytes,
+) noexcept nogil
+
 ctypedef int (*cudnnConvolutionForward_fn)(
     void* handle,
     const void* alpha,

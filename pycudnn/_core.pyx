@@ -1,0 +1,1344 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""The hot paths: owning objects, checked operands and the cuDNN compute calls.
+
+A compute call runs in four steps: *pin* what it uses, so that a ``close()`` in another thread
+waits; *check* every operand against its descriptor; *call* the C function with the handle locked
+and the GIL released; *unpin*. Function addresses come from the Library of the handle, so the same
+code drives the real libraries and the reference library.
+"""
+
+import ctypes
+import warnings
+
+from cpython.object cimport PyObject
+from cpython.pythread cimport (
+    PyThread_acquire_lock,
+    PyThread_allocate_lock,
+    PyThread_free_lock,
+    PyThread_release_lock,
+    PyThread_type_lock,
+)
+from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.stdint cimport uintptr_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memset
+
+from pycudnn._prototypes cimport *
+
+from pycudnn.errors import LibraryMismatch
+
+cdef extern from *:
+    """
+    #if PY_VERSION_HEX >= 0x030D0000
+    #define pycudnn_finalizing() Py_IsFinalizing()
+    #else
+    #define pycudnn_finalizing() _Py_IsFinalizing()
+    #endif
+    typedef int (*pycudnn_destroy)(void *);
+    """
+    bint finalizing "pycudnn_finalizing"() noexcept nogil
+    ctypedef int (*destroy_fn "pycudnn_destroy")(void*) noexcept nogil
+
+
+# ---- libraries -----------------------------------------------------------------------------------
+
+cdef class Library:
+    """A table of C function addresses, resolved one symbol at a time on first use."""
+
+    def __cinit__(self, str name, str backend):
+        self.name = name
+        self.backend = backend
+        memset(self.slots, 0, sizeof(self.slots))
+        # Destroyers call into the library at any later time, so it is never freed.
+        Py_INCREF(self)
+
+    cdef void* get(self, int slot, str function) except NULL:
+        if self.slots[slot] == NULL:
+            self.slots[slot] = <void*><uintptr_t> self.address(function)
+        return self.slots[slot]
+
+
+# ---- owning --------------------------------------------------------------------------------------
+
+ctypedef struct Grave:
+    void* pointer
+    void* destroyer
+    void* context
+
+cdef Grave* graves = NULL
+cdef size_t grave_count = 0
+cdef size_t grave_room = 0
+cdef int captures = 0
+cdef long long last_serial = 0
+
+
+def capture_began():
+    """A stream capture began: nothing is destroyed until it has ended."""
+    global captures
+    captures += 1
+
+
+def capture_ended():
+    """The matching end of a stream capture."""
+    global captures
+    captures -= 1
+
+
+cdef void bury(void* pointer, void* destroyer, void* context) noexcept:
+    """Put an object on the list that the next call empties: a finaliser calls no library."""
+    global graves, grave_count, grave_room
+    cdef Grave* room
+    if grave_count == grave_room:
+        room = <Grave*> realloc(graves, (2 * grave_room + 16) * sizeof(Grave))
+        if room == NULL:
+            return
+        graves = room
+        grave_room = 2 * grave_room + 16
+    graves[grave_count] = Grave(pointer, destroyer, context)
+    grave_count += 1
+
+
+cdef void empty_graves() noexcept:
+    global grave_count
+    cdef Grave grave
+    while grave_count and not captures:
+        grave_count -= 1
+        grave = graves[grave_count]
+        destroy(grave.pointer, grave.destroyer, grave.context)
+
+
+cdef void destroy(void* pointer, void* destroyer, void* context) noexcept:
+    cdef destroy_fn call = <destroy_fn> destroyer
+    cdef bint pushed
+    with nogil:
+        pushed = push_context(context)
+        call(pointer)
+        if pushed:
+            pop_context()
+
+
+cdef class Pinnable:
+    """What a call can use: while it is pinned, ``close()`` waits for the last pin to go."""
+
+    cdef int ready(self) except -1:
+        if self.closing:
+            raise ValueError(f"this {type(self).__name__} is closed")
+        return 0
+
+    cdef int finish(self) except -1:
+        return 0
+
+    def close(self) -> None:
+        """Free the C object, or have the last running call do so; twice is nothing."""
+        if self.closing:
+            return
+        self.closing = True
+        if self.pins == 0:
+            self.finish()
+
+    @property
+    def closed(self) -> bool:
+        """Has ``close()`` been called?"""
+        return self.closing
+
+    def __enter__(self):
+        self.ready()
+        return self
+
+    def __exit__(self, *exception):
+        self.close()
+
+
+cdef class Owned(Pinnable):
+    """A handle or descriptor: owns one C object of one library."""
+
+    def _own(self, Library library not None, size_t pointer, str destroyer not None):
+        """Take over a C object that ``destroyer`` frees (private: for the constructors)."""
+        global last_serial
+        if self.pointer != NULL or self.closing:
+            raise ValueError(f"this {type(self).__name__} is already made; make a new one")
+        self.destroyer = <void*><uintptr_t> library.address(destroyer)
+        self.library = library
+        self.pointer = <void*> pointer
+        last_serial += 1
+        self.serial = last_serial
+
+    cdef int ready(self) except -1:
+        if self.pointer == NULL or self.closing:
+            raise ValueError(f"this {type(self).__name__} is closed")
+        return 0
+
+    cdef int finish(self) except -1:
+        cdef void* pointer = self.pointer
+        self.pointer = NULL
+        if pointer == NULL:
+            return 0
+        if captures:
+            bury(pointer, self.destroyer, NULL)
+        else:
+            destroy(pointer, self.destroyer, NULL)
+        return 0
+
+    @property
+    def address(self) -> int:
+        """The C pointer, for raw.py; ValueError once closed."""
+        self.ready()
+        return <size_t> self.pointer
+
+    def __dealloc__(self):
+        if self.pointer != NULL and not finalizing():
+            bury(self.pointer, self.destroyer, NULL)
+
+    def __reduce__(self):
+        raise TypeError(f"a {type(self).__name__} owns a C object and cannot be pickled")
+
+
+# ---- handles -------------------------------------------------------------------------------------
+
+cdef int (*context_get_current)(void**) noexcept nogil
+cdef int (*context_push_current)(void*) noexcept nogil
+cdef int (*context_pop_current)(void**) noexcept nogil
+context_get_current = NULL
+context_push_current = NULL
+context_pop_current = NULL
+
+
+def use_driver(size_t get_current, size_t push_current, size_t pop_current):
+    """Addresses of cuCtxGetCurrent, cuCtxPushCurrent_v2 and cuCtxPopCurrent_v2."""
+    global context_get_current, context_push_current, context_pop_current
+    context_get_current = <int (*)(void**) noexcept nogil> <void*> get_current
+    context_push_current = <int (*)(void*) noexcept nogil> <void*> push_current
+    context_pop_current = <int (*)(void**) noexcept nogil> <void*> pop_current
+
+
+cdef bint push_context(void* context) noexcept nogil:
+    """Make a context current if it is not; True if pop_context must follow."""
+    cdef void* current = NULL
+    if context == NULL or context_get_current == NULL:
+        return False
+    context_get_current(&current)
+    return current != context and context_push_current(context) == 0
+
+
+cdef void pop_context() noexcept nogil:
+    cdef void* popped = NULL
+    context_pop_current(&popped)
+
+
+cdef class Handle(Owned):
+    """A library context on one device; a lock in it serialises its calls."""
+
+    def __cinit__(self):
+        self.lock = PyThread_allocate_lock()
+        if self.lock == NULL:
+            raise MemoryError("no lock for the handle")
+
+    def _place(self, device, int device_index):
+        """Remember the device and its current CUDA context (private: for the constructors)."""
+        self.device = device
+        self.device_index = device_index
+        if context_get_current != NULL and self.library.backend == "cuda":
+            context_get_current(&self.context)
+
+    def _follow(self, stream):
+        """Remember the stream that the library was told to use (private)."""
+        self.current_stream = stream
+
+    @property
+    def stream(self):
+        """The stream that this handle's work is queued on."""
+        self.ready()
+        return self.current_stream
+
+    cdef int finish(self) except -1:
+        cdef void* pointer = self.pointer
+        self.pointer = NULL
+        if pointer == NULL:
+            return 0
+        if captures:
+            bury(pointer, self.destroyer, self.context)
+        else:
+            destroy(pointer, self.destroyer, self.context)
+        return 0
+
+    def __del__(self):
+        if self.pointer != NULL and not finalizing():
+            warnings.warn(f"unclosed {self!r}", ResourceWarning, stacklevel=2, source=self)
+
+    def __dealloc__(self):
+        if self.pointer != NULL and not finalizing():
+            bury(self.pointer, self.destroyer, self.context)
+            self.pointer = NULL
+        if self.lock != NULL:
+            PyThread_free_lock(<PyThread_type_lock> self.lock)
+
+
+cdef class CudnnHandle(Handle):
+    """Base of ``cudnn.Handle``."""
+
+
+cdef class CublasHandle(Handle):
+    """Base of ``cublas.Handle``."""
+
+    def _point(self, int pointer_mode):
+        """Remember the pointer mode that the library was told (private)."""
+        self.pointer_mode_code = pointer_mode
+
+
+cdef void enter(Handle handle) noexcept nogil:
+    PyThread_acquire_lock(<PyThread_type_lock> handle.lock, 1)
+    handle.context_pushed = push_context(handle.context)
+
+
+cdef void leave(Handle handle) noexcept nogil:
+    if handle.context_pushed:
+        pop_context()
+    PyThread_release_lock(<PyThread_type_lock> handle.lock)
+
+
+# ---- descriptors ---------------------------------------------------------------------------------
+
+cdef class TensorLike(Owned):
+    """A descriptor with shape, strides and data type, and the extent of memory they span."""
+
+    def _lay_out(self, int dtype, shape, strides, size_t item_bytes, size_t library_bytes):
+        """Remember what was read back from the library (private: for the constructors)."""
+        cdef size_t extent = 1
+        cdef int axis
+        self.dtype = dtype
+        self.ndim = len(shape)
+        for axis in range(self.ndim):
+            self.dims[axis] = shape[axis]
+            self.steps[axis] = strides[axis]
+            extent += (self.dims[axis] - 1) * self.steps[axis]
+        self.extent = max(extent * item_bytes, library_bytes)
+
+    @property
+    def shape(self) -> tuple:
+        """The dimensions, outermost first."""
+        cdef int axis
+        return tuple([self.dims[axis] for axis in range(self.ndim)])
+
+    @property
+    def strides(self) -> tuple:
+        """The strides in elements, as the library reports them."""
+        cdef int axis
+        return tuple([self.steps[axis] for axis in range(self.ndim)])
+
+    @property
+    def dtype_code(self) -> int:
+        """The cudnnDataType_t number."""
+        return self.dtype
+
+
+cdef class TensorDescriptor(TensorLike):
+    """Base of ``cudnn.TensorDescriptor``."""
+
+
+cdef class FilterDescriptor(TensorLike):
+    """Base of ``cudnn.FilterDescriptor``."""
+
+
+cdef class ConvolutionDescriptor(Owned):
+    """Base of ``cudnn.ConvolutionDescriptor``."""
+
+    def _set_ndim(self, int ndim):
+        self.ndim = ndim
+
+    def _forget_workspaces(self):
+        """A setting changed: ask for workspace sizes again."""
+        memset(self.answers, 0, sizeof(self.answers))
+
+
+cdef class PoolingDescriptor(Owned):
+    """Base of ``cudnn.PoolingDescriptor``."""
+
+    def _set_ndim(self, int ndim):
+        self.ndim = ndim
+
+
+cdef class ActivationDescriptor(Owned):
+    """Base of ``cudnn.ActivationDescriptor``."""
+
+
+cdef class DropoutDescriptor(Owned):
+    """Base of ``cudnn.DropoutDescriptor``; keeps the random states alive."""
+
+    def _keep_states(self, states):
+        self.states = states
+
+
+# ---- memory --------------------------------------------------------------------------------------
+
+cdef class Buffer(Pinnable):
+    """A piece of memory of one side: address, size, data type.
+
+    A subclass frees in ``_release()``, which runs once, when no call uses the buffer.
+    """
+
+    def _set(self, size_t address, size_t nbytes, str backend not None, int device_index,
+             int dtype_code, *, bint writable=True, owner=None):
+        """Describe the memory (private: for the constructors)."""
+        if self.backend is not None:
+            raise ValueError("this buffer is already made; make a new one")
+        self.address = address
+        self.nbytes = nbytes
+        self.backend = backend
+        self.device_index = device_index
+        self.dtype_code = dtype_code
+        self.writable = writable
+        self.owner = owner
+
+    cdef int ready(self) except -1:
+        if self.closing or self.backend is None:
+            raise ValueError(f"this {type(self).__name__} is closed")
+        return 0
+
+    cdef int finish(self) except -1:
+        self._release()
+        return 0
+
+    def _release(self):
+        pass
+
+    def _used_on(self, stream):
+        """Work on this memory was queued on a stream: freeing must wait for it."""
+        if self.last_stream is stream:
+            return
+        if self.last_stream is not None:
+            if self.earlier_streams is None:
+                self.earlier_streams = []
+            if stream in self.earlier_streams:
+                self.earlier_streams.remove(stream)
+            self.earlier_streams.append(self.last_stream)
+        self.last_stream = stream
+
+
+# ---- the frame of a call -------------------------------------------------------------------------
+
+cdef int begin(Frame* frame, Library library, Handle handle) except -1:
+    frame.library = <PyObject*> library
+    frame.handle = NULL
+    frame.count = 0
+    frame.foreign = False
+    if grave_count and not captures:
+        empty_graves()
+    if handle is not None:
+        use(frame, handle)
+        frame.handle = <PyObject*> handle
+    return 0
+
+
+cdef int pin(Frame* frame, Pinnable item) except -1:
+    if frame.count == MAX_PINS:
+        raise ValueError(f"a call can use at most {MAX_PINS} objects")
+    item.ready()
+    item.pins += 1
+    Py_INCREF(item)
+    frame.pinned[frame.count] = <PyObject*> item
+    frame.count += 1
+    return 0
+
+
+cdef int use(Frame* frame, Owned owned) except -1:
+    pin(frame, owned)
+    if <PyObject*> owned.library != frame.library:
+        raise LibraryMismatch(
+            f"{owned!r} belongs to {owned.library!r}, this call runs on {<object> frame.library!r}; "
+            "make both with the same library"
+        )
+    return 0
+
+
+cdef int end(Frame* frame) except -1:
+    cdef int index
+    cdef Pinnable item
+    if frame.foreign:
+        keep_foreign(frame)
+    for index in range(frame.count):
+        item = <Pinnable> frame.pinned[index]
+        item.pins -= 1
+        if item.closing and item.pins == 0:
+            item.finish()
+        Py_DECREF(item)
+    frame.count = 0
+    return 0
+
+
+cdef int keep_foreign(Frame* frame) except -1:
+    """Foreign memory must outlive the queued work: its stream keeps the owners."""
+    cdef int index
+    if frame.handle == NULL or (<Handle> frame.handle).current_stream is None:
+        return 0
+    for index in range(frame.count):
+        item = <object> frame.pinned[index]
+        if isinstance(item, Buffer) and (<Buffer> item).owner is not None:
+            (<Handle> frame.handle).current_stream.keep_alive((<Buffer> item).owner)
+    return 0
+
+
+cdef void* operand(Frame* frame, object value, str name, bint writes, size_t needed, int dtype,
+                   TensorLike descriptor) except? NULL:
+    """Check one memory argument, pin it and return its address."""
+    cdef Buffer buffer
+    cdef Handle handle
+    cdef Library library = <Library> frame.library
+    if isinstance(value, Buffer):
+        buffer = <Buffer> value
+    else:
+        from pycudnn import operands
+
+        buffer = <Buffer?> operands.view(value, name, library.backend, descriptor)
+        frame.foreign = True
+    pin(frame, buffer)
+    if buffer.backend is not library.backend and buffer.backend != library.backend:
+        raise LibraryMismatch(
+            f"{name} is {buffer.backend} memory, the call runs on {library!r}: "
+            "copy it to the other side first"
+        )
+    if dtype >= 0 and buffer.dtype_code >= 0 and buffer.dtype_code != dtype:
+        from pycudnn import dtypes
+
+        raise TypeError(
+            f"{name} holds {dtypes.name(buffer.dtype_code)}, "
+            f"its descriptor says {dtypes.name(dtype)}"
+        )
+    if buffer.nbytes < needed:
+        raise ValueError(f"{name} needs {needed} bytes, got {buffer.nbytes}")
+    if writes and not buffer.writable:
+        raise ValueError(f"{name} is written to, but this array is read-only")
+    if frame.handle != NULL:
+        handle = <Handle> frame.handle
+        if buffer.device_index != handle.device_index:
+            raise LibraryMismatch(
+                f"{name} is on device {buffer.device_index}, "
+                f"the handle on device {handle.device_index}"
+            )
+        if buffer.last_stream is not handle.current_stream:
+            buffer._used_on(handle.current_stream)
+    return <void*> buffer.address
+
+
+cdef inline void* tensor(Frame* frame, TensorLike descriptor, object value, str name,
+                         bint writes) except? NULL:
+    """An operand that its descriptor describes."""
+    return operand(frame, value, name, writes, descriptor.extent, descriptor.dtype, descriptor)
+
+
+cdef double number(object value, str name) except? -1.0:
+    try:
+        return value
+    except TypeError:
+        raise TypeError(f"{name} must be a real number, got {value!r}") from None
+
+
+cdef struct Scalars:
+    float single[2]
+    double wide[2]
+    void* alpha
+    void* beta
+
+
+cdef int scale(Scalars* scalars, object alpha, object beta, int dtype) except -1:
+    """Scaling factors as cuDNN wants them: double for double tensors, float for all others."""
+    scalars.wide[0] = number(alpha, "alpha")
+    scalars.wide[1] = number(beta, "beta")
+    if dtype == DOUBLE:
+        scalars.alpha = &scalars.wide[0]
+        scalars.beta = &scalars.wide[1]
+    else:
+        scalars.single[0] = <float> scalars.wide[0]
+        scalars.single[1] = <float> scalars.wide[1]
+        scalars.alpha = &scalars.single[0]
+        scalars.beta = &scalars.single[1]
+    return 0
+
+
+cdef int fail(Library library, str function, int status, tuple arguments) except -1:
+    """Raise the exception for a status; ``arguments`` are (name, object) pairs."""
+    library.fail(function, status, arguments)
+    raise AssertionError("Library.fail returned")
+
+
+cdef class ColdCall:
+    """A call through ctypes with the same care: ``with ColdCall(library, handle) as call: ...``.
+
+    ``call(function, *arguments)`` pins the owning objects among the arguments, runs the C function
+    with the handle locked and raises on a status other than success.
+    """
+
+    cdef Frame frame
+    cdef Library library
+    cdef Handle handle
+
+    def __init__(self, Library library not None, Handle handle=None):
+        self.library = library
+        self.handle = handle
+
+    def __enter__(self):
+        begin(&self.frame, self.library, self.handle)
+        return self
+
+    def __exit__(self, *exception):
+        end(&self.frame)
+
+    def operand(self, value, str name, bint writes, TensorLike descriptor=None,
+                size_t needed=0) -> int:
+        """Address of a checked memory argument."""
+        if descriptor is not None:
+            return <size_t> tensor(&self.frame, descriptor, value, name, writes)
+        return <size_t> operand(&self.frame, value, name, writes, needed, -1, None)
+
+    def __call__(self, str function not None, *arguments) -> None:
+        """Call a C function by name; Owned arguments are passed as their pointers."""
+        c_function = self.library.function(function)
+        converted = list(arguments)
+        owned = []
+        for index, argument in enumerate(arguments):
+            if isinstance(argument, Owned):
+                use(&self.frame, argument)
+                converted[index] = ctypes.cast(
+                    <size_t> (<Owned> argument).pointer, c_function.argtypes[index])
+                owned.append((f"argument {index + 1}", argument))
+        if self.handle is not None:
+            with nogil:
+                enter(self.handle)
+        try:
+            status = c_function(*converted)
+        finally:
+            if self.handle is not None:
+                leave(self.handle)
+        if status != 0:
+            fail(self.library, function, status, tuple(owned))
+
+
+# ---- cuDNN compute calls -------------------------------------------------------------------------
+
+cdef enum:
+    DOUBLE = 1          # CUDNN_DATA_DOUBLE
+    FORWARD = 0
+    BACKWARD_DATA = 1
+    BACKWARD_FILTER = 2
+
+cdef enum Slot:
+    CONVOLUTION_OUTPUT_2D
+    CONVOLUTION_OUTPUT_ND
+    POOLING_OUTPUT_2D
+    POOLING_OUTPUT_ND
+    CONVOLUTION_FORWARD
+    CONVOLUTION_BACKWARD_DATA
+    CONVOLUTION_BACKWARD_FILTER
+    CONVOLUTION_BACKWARD_BIAS
+    CONVOLUTION_BIAS_ACTIVATION
+    WORKSPACE_FORWARD
+    WORKSPACE_BACKWARD_DATA
+    WORKSPACE_BACKWARD_FILTER
+    ADD_TENSOR
+    SET_TENSOR
+    SCALE_TENSOR
+    TRANSFORM_TENSOR
+    ACTIVATION_FORWARD
+    ACTIVATION_BACKWARD
+    SOFTMAX_FORWARD
+    SOFTMAX_BACKWARD
+    POOLING_FORWARD
+    POOLING_BACKWARD
+    DROPOUT_FORWARD
+    DROPOUT_BACKWARD
+
+
+def get_convolution_forward_output_dim(ConvolutionDescriptor conv not None,
+                                       TensorDescriptor x_desc not None,
+                                       FilterDescriptor w_desc not None) -> tuple:
+    """Shape of a convolution's output (cudnnGetConvolution2d/NdForwardOutputDim).
+
+    Per spatial axis: 1 + (x + 2 padding - ((w - 1) dilation + 1)) / stride, rounded down.
+    ValueError if the window is larger than the padded input or the ranks differ.
+    """
+    cdef Frame frame
+    cdef int dims[MAX_DIMS]
+    cdef int status, axis, count
+    cdef str function
+    begin(&frame, conv.library, None)
+    try:
+        use(&frame, conv)
+        use(&frame, x_desc)
+        use(&frame, w_desc)
+        check_ranks(conv, x_desc, w_desc)
+        count = x_desc.ndim
+        if count == 4:
+            function = "cudnnGetConvolution2dForwardOutputDim"
+            status = (<cudnnGetConvolution2dForwardOutputDim_fn> conv.library.get(
+                CONVOLUTION_OUTPUT_2D, function))(
+                conv.pointer, x_desc.pointer, w_desc.pointer,
+                &dims[0], &dims[1], &dims[2], &dims[3])
+        else:
+            function = "cudnnGetConvolutionNdForwardOutputDim"
+            status = (<cudnnGetConvolutionNdForwardOutputDim_fn> conv.library.get(
+                CONVOLUTION_OUTPUT_ND, function))(
+                conv.pointer, x_desc.pointer, w_desc.pointer, count, dims)
+        if status != 0:
+            fail(conv.library, function, status,
+                 (("conv", conv), ("x_desc", x_desc), ("w_desc", w_desc)))
+        return output_shape(dims, count, conv, x_desc)
+    finally:
+        end(&frame)
+
+
+def get_pooling_forward_output_dim(PoolingDescriptor pooling not None,
+                                   TensorDescriptor x_desc not None) -> tuple:
+    """Shape of a pooling's output (cudnnGetPooling2d/NdForwardOutputDim).
+
+    Per spatial axis: 1 + (x + 2 padding - window) / stride, rounded down.
+    ValueError if the window is larger than the padded input or the ranks differ.
+    """
+    cdef Frame frame
+    cdef int dims[MAX_DIMS]
+    cdef int status, count
+    cdef str function
+    begin(&frame, pooling.library, None)
+    try:
+        use(&frame, pooling)
+        use(&frame, x_desc)
+        count = x_desc.ndim
+        if count != pooling.ndim + 2:
+            raise ValueError(f"x_desc has {count} dimensions, {pooling!r} needs "
+                             f"{pooling.ndim + 2}: N, C and {pooling.ndim} spatial ones")
+        if count == 4:
+            function = "cudnnGetPooling2dForwardOutputDim"
+            status = (<cudnnGetPooling2dForwardOutputDim_fn> pooling.library.get(
+                POOLING_OUTPUT_2D, function))(
+                pooling.pointer, x_desc.pointer, &dims[0], &dims[1], &dims[2], &dims[3])
+        else:
+            function = "cudnnGetPoolingNdForwardOutputDim"
+            status = (<cudnnGetPoolingNdForwardOutputDim_fn> pooling.library.get(
+                POOLING_OUTPUT_ND, function))(pooling.pointer, x_desc.pointer, count, dims)
+        if status != 0:
+            fail(pooling.library, function, status, (("pooling", pooling), ("x_desc", x_desc)))
+        return output_shape(dims, count, pooling, x_desc)
+    finally:
+        end(&frame)
+
+
+cdef tuple output_shape(int* dims, int count, Owned operation, TensorDescriptor x_desc):
+    cdef int axis
+    for axis in range(count):
+        if dims[axis] < 1:
+            raise ValueError(
+                f"{operation!r}: the window is larger than the padded input {x_desc.shape} "
+                f"in dimension {axis}"
+            )
+    return tuple([dims[axis] for axis in range(count)])
+
+
+cdef int check_ranks(ConvolutionDescriptor conv, TensorLike x_desc, TensorLike w_desc) except -1:
+    if x_desc.ndim == conv.ndim + 2 and w_desc.ndim == x_desc.ndim:
+        return 0
+    raise ValueError(
+        f"a {conv.ndim}-d convolution takes {conv.ndim + 2}-d tensors and filters, got "
+        f"{x_desc.ndim}-d and {w_desc.ndim}-d (cuDNN has none under 2-d: write a 1-d one as "
+        "N, C, 1, W)"
+    )
+
+
+cdef int workspace_size(ConvolutionDescriptor conv, int direction, CudnnHandle handle,
+                        TensorLike first, TensorLike second, TensorLike third, int algorithm,
+                        size_t* needed) except -1:
+    """Bytes that an algorithm needs; the last answer per direction is remembered."""
+    cdef WorkspaceAnswer* answer = &conv.answers[direction]
+    cdef str function
+    cdef void* address
+    cdef int status
+    if (answer.handle == handle.serial and answer.input == first.serial
+            and answer.filter == second.serial and answer.output == third.serial
+            and answer.algorithm == algorithm):
+        needed[0] = answer.needed
+        return 0
+    if direction == FORWARD:
+        function = "cudnnGetConvolutionForwardWorkspaceSize"
+        address = handle.library.get(WORKSPACE_FORWARD, function)
+    elif direction == BACKWARD_DATA:
+        function = "cudnnGetConvolutionBackwardDataWorkspaceSize"
+        address = handle.library.get(WORKSPACE_BACKWARD_DATA, function)
+    else:
+        function = "cudnnGetConvolutionBackwardFilterWorkspaceSize"
+        address = handle.library.get(WORKSPACE_BACKWARD_FILTER, function)
+    with nogil:
+        enter(handle)
+        # The three functions differ only in which descriptors come first, second and third.
+        if direction == FORWARD:
+            status = (<cudnnGetConvolutionForwardWorkspaceSize_fn> address)(
+                handle.pointer, first.pointer, second.pointer, conv.pointer, third.pointer,
+                algorithm, needed)
+        elif direction == BACKWARD_DATA:
+            status = (<cudnnGetConvolutionBackwardDataWorkspaceSize_fn> address)(
+                handle.pointer, first.pointer, second.pointer, conv.pointer, third.pointer,
+                algorithm, needed)
+        else:
+            status = (<cudnnGetConvolutionBackwardFilterWorkspaceSize_fn> address)(
+                handle.pointer, first.pointer, second.pointer, conv.pointer, third.pointer,
+                algorithm, needed)
+        leave(handle)
+    if status != 0:
+        fail(handle.library, function, status,
+             (("first", first), ("second", second), ("conv", conv), ("third", third),
+              ("algo", algorithm)))
+    answer[0] = WorkspaceAnswer(handle.serial, first.serial, second.serial, third.serial,
+                                algorithm, needed[0])
+    return 0
+
+
+cdef void* scratch(Frame* frame, object workspace, size_t needed, size_t* size) except? NULL:
+    """The workspace: None is none; too small a one is refused before the launch."""
+    size[0] = 0
+    if workspace is None:
+        if needed:
+            raise ValueError(f"workspace needs {needed} bytes, got None")
+        return NULL
+    cdef void* address = operand(frame, workspace, "workspace", True, needed, -1, None)
+    size[0] = (<Buffer> frame.pinned[frame.count - 1]).nbytes
+    return address
+
+
+def convolution_forward(CudnnHandle handle not None, TensorDescriptor x_desc not None, x,
+                        FilterDescriptor w_desc not None, w,
+                        ConvolutionDescriptor conv not None, int algo, workspace,
+                        TensorDescriptor y_desc not None, y, *, alpha=1.0, beta=0.0) -> None:
+    """y = alpha conv(x, w) + beta y (cudnnConvolutionForward).
+
+    x (N, C, H, W), w (K, C/groups, R, S), y as ``get_convolution_forward_output_dim`` says.
+    ``workspace`` holds at least ``get_convolution_forward_workspace_size`` bytes, or is None.
+    """
+    cdef Frame frame
+    cdef Scalars scalars
+    cdef void *x_data, *w_data, *y_data, *space
+    cdef size_t needed = 0, space_bytes
+    cdef int status
+    cdef cudnnConvolutionForward_fn call
+    begin(&frame, handle.library, handle)
+    try:
+        use(&frame, conv)
+        use(&frame, x_desc)
+        use(&frame, w_desc)
+        use(&frame, y_desc)
+        check_ranks(conv, x_desc, w_desc)
+        x_data = tensor(&frame, x_desc, x, "x", False)
+        w_data = tensor(&frame, w_desc, w, "w", False)
+        y_data = tensor(&frame, y_desc, y, "y", True)
+        workspace_size(conv, FORWARD, handle, x_desc, w_desc, y_desc, algo, &needed)
+        space = scratch(&frame, workspace, needed, &space_bytes)
+        scale(&scalars, alpha, beta, y_desc.dtype)
+        call = <cudnnConvolutionForward_fn> handle.library.get(
+            CONVOLUTION_FORWARD, "cudnnConvolutionForward")
+        with nogil:
+            enter(handle)
+            status = call(handle.pointer, scalars.alpha, x_desc.pointer, x_data, w_desc.pointer,
+                          w_data, conv.pointer, algo, space, space_bytes, scalars.beta,
+                          y_desc.pointer, y_data)
+            leave(handle)
+        if status != 0:
+            fail(handle.library, "cudnnConvolutionForward", status,
+                 (("x_desc", x_desc), ("w_desc", w_desc), ("conv", conv), ("algo", algo),
+                  ("workspace bytes", space_bytes), ("y_desc", y_desc)))
+    finally:
+        end(&frame)
+
+
+def convolution_backward_data(CudnnHandle handle not None, FilterDescriptor w_desc not None, w,
+                              TensorDescriptor dy_desc not None, dy,
+                              ConvolutionDescriptor conv not None, int algo, workspace,
+                              TensorDescriptor dx_desc not None, dx, *,
+                              alpha=1.0, beta=0.0) -> None:
+    """dx = alpha (gradient of the input) + beta dx (cudnnConvolutionBackwardData).
+
+    Shapes as in ``convolution_forward``; dy has y's shape, dx has x's.
+    """
+    cdef Frame frame
+    cdef Scalars scalars
+    cdef void *w_data, *dy_data, *dx_data, *space
+    cdef size_t needed = 0, space_bytes
+    cdef int status
+    cdef cudnnConvolutionBackwardData_fn call
+    begin(&frame, handle.library, handle)
+    try:
+        use(&frame, conv)
+        use(&frame, w_desc)
+        use(&frame, dy_desc)
+        use(&frame, dx_desc)
+        check_ranks(conv, dx_desc, w_desc)
+        w_data = tensor(&frame, w_desc, w, "w", False)
+        dy_data = tensor(&frame, dy_desc, dy, "dy", False)
+        dx_data = tensor(&frame, dx_desc, dx, "dx", True)
+        workspace_size(conv, BACKWARD_DATA, handle, w_desc, dy_desc, dx_desc, algo, &needed)
+        space = scratch(&frame, workspace, needed, &space_bytes)
+        scale(&scalars, alpha, beta, dx_desc.dtype)
+        call = <cudnnConvolutionBackwardData_fn> handle.library.get(
+            CONVOLUTION_BACKWARD_DATA, "cudnnConvolutionBackwardData")
+        with nogil:
+            enter(handle)
+            status = call(handle.pointer, scalars.alpha, w_desc.pointer, w_data, dy_desc.pointer,
+                          dy_data, conv.pointer, algo, space, space_bytes, scalars.beta,
+                          dx_desc.pointer, dx_data)
+            leave(handle)
+        if status != 0:
+            fail(handle.library, "cudnnConvolutionBackwardData", status,
+                 (("w_desc", w_desc), ("dy_desc", dy_desc), ("conv", conv), ("algo", algo),
+                  ("workspace bytes", space_bytes), ("dx_desc", dx_desc)))
+    finally:
+        end(&frame)
+
+
+def convolution_backward_filter(CudnnHandle handle not None, TensorDescriptor x_desc not None, x,
+                                TensorDescriptor dy_desc not None, dy,
+                                ConvolutionDescriptor conv not None, int algo, workspace,
+                                FilterDescriptor dw_desc not None, dw, *,
+                                alpha=1.0, beta=0.0) -> None:
+    """dw = alpha (gradient of the filter) + beta dw (cudnnConvolutionBackwardFilter).
+
+    Shapes as in ``convolution_forward``; dy has y's shape, dw has w's.
+    """
+    cdef Frame frame
+    cdef Scalars scalars
+    cdef void *x_data, *dy_data, *dw_data, *space
+    cdef size_t needed = 0, space_bytes
+    cdef int status
+    cdef cudnnConvolutionBackwardFilter_fn call
+    begin(&frame, handle.library, handle)
+    try:
+        use(&frame, conv)
+        use(&frame, x_desc)
+        use(&frame, dy_desc)
+        use(&frame, dw_desc)
+        check_ranks(conv, x_desc, dw_desc)
+        x_data = tensor(&frame, x_desc, x, "x", False)
+        dy_data = tensor(&frame, dy_desc, dy, "dy", False)
+        dw_data = tensor(&frame, dw_desc, dw, "dw", True)
+        workspace_size(conv, BACKWARD_FILTER, handle, x_desc, dy_desc, dw_desc, algo, &needed)
+        space = scratch(&frame, workspace, needed, &space_bytes)
+        scale(&scalars, alpha, beta, dw_desc.dtype)
+        call = <cudnnConvolutionBackwardFilter_fn> handle.library.get(
+            CONVOLUTION_BACKWARD_FILTER, "cudnnConvolutionBackwardFilter")
+        with nogil:
+            enter(handle)
+            status = call(handle.pointer, scalars.alpha, x_desc.pointer, x_data, dy_desc.pointer,
+                          dy_data, conv.pointer, algo, space, space_bytes, scalars.beta,
+                          dw_desc.pointer, dw_data)
+            leave(handle)
+        if status != 0:
+            fail(handle.library, "cudnnConvolutionBackwardFilter", status,
+                 (("x_desc", x_desc), ("dy_desc", dy_desc), ("conv", conv), ("algo", algo),
+                  ("workspace bytes", space_bytes), ("dw_desc", dw_desc)))
+    finally:
+        end(&frame)
+
+
+def convolution_bias_activation_forward(
+        CudnnHandle handle not None, TensorDescriptor x_desc not None, x,
+        FilterDescriptor w_desc not None, w, ConvolutionDescriptor conv not None, int algo,
+        workspace, TensorDescriptor z_desc not None, z, TensorDescriptor bias_desc not None, bias,
+        ActivationDescriptor activation not None, TensorDescriptor y_desc not None, y, *,
+        alpha1=1.0, alpha2=0.0) -> None:
+    """y = activation(alpha1 conv(x, w) + alpha2 z + bias) (cudnnConvolutionBiasActivationForward).
+
+    bias (1, K, 1, 1); z has y's shape and may be y itself. With the identity activation cuDNN takes
+    the algorithm IMPLICIT_PRECOMP_GEMM only: ValueError for another one.
+    """
+    cdef Frame frame
+    cdef Scalars scalars
+    cdef void *x_data, *w_data, *z_data, *bias_data, *y_data, *space
+    cdef size_t needed = 0, space_bytes
+    cdef int status
+    cdef cudnnConvolutionBiasActivationForward_fn call
+    begin(&frame, handle.library, handle)
+    try:
+        use(&frame, conv)
+        use(&frame, x_desc)
+        use(&frame, w_desc)
+        use(&frame, z_desc)
+        use(&frame, bias_desc)
+        use(&frame, activation)
+        use(&frame, y_desc)
+        check_ranks(conv, x_desc, w_desc)
+        x_data = tensor(&frame, x_desc, x, "x", False)
+        w_data = tensor(&frame, w_desc, w, "w", False)
+        z_data = tensor(&frame, z_desc, z, "z", False)
+        bias_data = tensor(&frame, bias_desc, bias, "bias", False)
+        y_data = tensor(&frame, y_desc, y, "y", True)
+        workspace_size(conv, FORWARD, handle, x_desc, w_desc, y_desc, algo, &needed)
+        space = scratch(&frame, workspace, needed, &space_bytes)
+        scale(&scalars, alpha1, alpha2, y_desc.dtype)
+        call = <cudnnConvolutionBiasActivationForward_fn> handle.library.get(
+            CONVOLUTION_BIAS_ACTIVATION, "cudnnConvolutionBiasActivationForward")
+        with nogil:
+            enter(handle)
+            status = call(handle.pointer, scalars.alpha, x_desc.pointer, x_data, w_desc.pointer,
+                          w_data, conv.pointer, algo, space, space_bytes, scalars.beta,
+                          z_desc.pointer, z_data, bias_desc.pointer, bias_data,
+                          activation.pointer, y_desc.pointer, y_data)
+            leave(handle)
+        if status != 0:
+            fail(handle.library, "cudnnConvolutionBiasActivationForward", status,
+                 (("x_desc", x_desc), ("w_desc", w_desc), ("conv", conv), ("algo", algo),
+                  ("workspace bytes", space_bytes), ("z_desc", z_desc), ("bias_desc", bias_desc),
+                  ("activation", activation), ("y_desc", y_desc)))
+    finally:
+        end(&frame)
+
+
+ctypedef int (*map_fn)(void*, const void*, const void*, const void*, const void*, const void*,
+                       void*) noexcept nogil
+
+
+cdef int map_tensor(int slot, str function, CudnnHandle handle, TensorDescriptor a_desc, a,
+                    str a_name, TensorDescriptor c_desc, c, str c_name, alpha, beta) except -1:
+    """f(handle, alpha, aDesc, A, beta, cDesc, C): the shape that four functions share."""
+    cdef Frame frame
+    cdef Scalars scalars
+    cdef void *a_data, *c_data
+    cdef int status
+    cdef map_fn call
+    begin(&frame, handle.library, handle)
+    try:
+        use(&frame, a_desc)
+        use(&frame, c_desc)
+        a_data = tensor(&frame, a_desc, a, a_name, False)
+        c_data = tensor(&frame, c_desc, c, c_name, True)
+        scale(&scalars, alpha, beta, c_desc.dtype)
+        call = <map_fn> handle.library.get(slot, function)
+        with nogil:
+            enter(handle)
+            status = call(handle.pointer, scalars.alpha, a_desc.pointer, a_data, scalars.beta,
+                          c_desc.pointer, c_data)
+            leave(handle)
+        if status != 0:
+            fail(handle.library, function, status,
+                 ((a_name + "_desc", a_desc), (c_name + "_desc", c_desc)))
+    finally:
+        end(&frame)
+    return 0
+
+
+def convolution_backward_bias(CudnnHandle handle not None, TensorDescriptor dy_desc not None, dy,
+                              TensorDescriptor db_desc not None, db, *,
+                              alpha=1.0, beta=0.0) -> None:
+    """db = alpha (sum of dy over N, H, W) + beta db (cudnnConvolutionBackwardBias).
+
+    dy (N, K, H, W), db (1, K, 1, 1).
+    """
+    map_tensor(CONVOLUTION_BACKWARD_BIAS, "cudnnConvolutionBackwardBias", handle, dy_desc, dy,
+               "dy", db_desc, db, "db", alpha, beta)
+
+
+def add_tensor(CudnnHandle handle not None, TensorDescriptor a_desc not None, a,
+               TensorDescriptor c_desc not None, c, *, alpha=1.0, beta=1.0) -> None:
+    """c = alpha a + beta c, a's dimensions of 1 repeated (cudnnAddTensor)."""
+    map_tensor(ADD_TENSOR, "cudnnAddTensor", handle, a_desc, a, "a", c_desc, c, "c", alpha, beta)
+
+
+def transform_tensor(CudnnHandle handle not None, TensorDescriptor x_desc not None, x,
+                     TensorDescriptor y_desc not None, y, *, alpha=1.0, beta=0.0) -> None:
+    """y = alpha x + beta y, from one layout or data type to another (cudnnTransformTensor)."""
+    map_tensor(TRANSFORM_TENSOR, "cudnnTransformTensor", handle, x_desc, x, "x", y_desc, y, "y",
+               alpha, beta)
+
+
+ctypedef int (*fill_fn)(void*, const void*, void*, const void*) noexcept nogil
+ctypedef int (*rescale_fn)(void*, const void*, void*, const void*) noexcept nogil
+
+
+def set_tensor(CudnnHandle handle not None, TensorDescriptor y_desc not None, y, value) -> None:
+    """Every element of y becomes ``value``, taken in y's data type (cudnnSetTensor)."""
+    cdef Frame frame
+    cdef void* y_data
+    cdef int status
+    cdef cudnnSetTensor_fn call
+    from pycudnn import dtypes
+
+    element = dtypes.scalar_bytes(value, y_desc.dtype)
+    cdef const char* element_data = element
+    begin(&frame, handle.library, handle)
+    try:
+        use(&frame, y_desc)
+        y_data = tensor(&frame, y_desc, y, "y", True)
+        call = <cudnnSetTensor_fn> handle.library.get(SET_TENSOR, "cudnnSetTensor")
+        with nogil:
+            enter(handle)
+            status = call(handle.pointer, y_desc.pointer, y_data, <const void*> element_data)
+            leave(handle)
+        if status != 0:
+            fail(handle.library, "cudnnSetTensor", status, (("y_desc", y_desc),))
+    finally:
+        end(&frame)
+
+
+def scale_tensor(CudnnHandle handle not None, TensorDescriptor y_desc not None, y,
+                 alpha) -> None:
+    """y = alpha y (cudnnScaleTensor)."""
+    cdef Frame frame
+    cdef Scalars scalars
+    cdef void* y_data
+    cdef int status
+    cdef cudnnScaleTensor_fn call
+    begin(&frame, handle.library, handle)
+    try:
+        use(&frame, y_desc)
+        y_data = tensor(&frame, y_desc, y, "y", True)
+        scale(&scalars, alpha, 0.0, y_desc.dtype)
+        call = <cudnnScaleTensor_fn> handle.library.get(SCALE_TENSOR, "cudnnScaleTensor")
+        with nogil:
+            enter(handle)
+            status = call(handle.pointer, y_desc.pointer, y_data, scalars.alpha)
+            leave(handle)
+        if status != 0:
+            fail(handle.library, "cudnnScaleTensor", status, (("y_desc", y_desc),))
+    finally:
+        end(&frame)
+
+
+ctypedef int (*pointwise_fn)(void*, void*, const void*, const void*, const void*, const void*,
+                             const void*, void*) noexcept nogil
+ctypedef int (*pointwise_backward_fn)(void*, void*, const void*, const void*, const void*,
+                                      const void*, const void*, const void*, const void*,
+                                      const void*, const void*, void*) noexcept nogil
+
+
+cdef int apply(int slot, str function, CudnnHandle handle, Owned operation,
+               TensorDescriptor x_desc, x, TensorDescriptor y_desc, y, alpha, beta) except -1:
+    """y = alpha f(x) + beta y for a descriptor that says f (activation, pooling)."""
+    cdef Frame frame
+    cdef Scalars scalars
+    cdef void *x_data, *y_data
+    cdef int status
+    cdef pointwise_fn call
+    begin(&frame, handle.library, handle)
+    try:
+        use(&frame, operation)
+        use(&frame, x_desc)
+        use(&frame, y_desc)
+        x_data = tensor(&frame, x_desc, x, "x", False)
+        y_data = tensor(&frame, y_desc, y, "y", True)
+        scale(&scalars, alpha, beta, y_desc.dtype)
+        call = <pointwise_fn> handle.library.get(slot, function)
+        with nogil:
+            enter(handle)
+            status = call(handle.pointer, operation.pointer, scalars.alpha, x_desc.pointer,
+                          x_data, scalars.beta, y_desc.pointer, y_data)
+            leave(handle)
+        if status != 0:
+            fail(handle.library, function, status,
+                 (("descriptor", operation), ("x_desc", x_desc), ("y_desc", y_desc)))
+    finally:
+        end(&frame)
+    return 0
+
+
+cdef int apply_backward(int slot, str function, CudnnHandle handle, Owned operation,
+                        TensorDescriptor y_desc, y, TensorDescriptor dy_desc, dy,
+                        TensorDescriptor x_desc, x, TensorDescriptor dx_desc, dx,
+                        alpha, beta) except -1:
+    """dx = alpha f'(x, y) dy + beta dx for a descriptor that says f (activation, pooling)."""
+    cdef Frame frame
+    cdef Scalars scalars
+    cdef void *y_data, *dy_data, *x_data, *dx_data
+    cdef int status
+    cdef pointwise_backward_fn call
+    begin(&frame, handle.library, handle)
+    try:
+        use(&frame, operation)
+        use(&frame, y_desc)
+        use(&frame, dy_desc)
+        use(&frame, x_desc)
+        use(&frame, dx_desc)
+        y_data = tensor(&frame, y_desc, y, "y", False)
+        dy_data = tensor(&frame, dy_desc, dy, "dy", False)
+        x_data = tensor(&frame, x_desc, x, "x", False)
+        dx_data = tensor(&frame, dx_desc, dx, "dx", True)
+        scale(&scalars, alpha, beta, dx_desc.dtype)
+        call = <pointwise_backward_fn> handle.library.get(slot, function)
+        with nogil:
+            enter(handle)
+            status = call(handle.pointer, operation.pointer, scalars.alpha, y_desc.pointer,
+                          y_data, dy_desc.pointer, dy_data, x_desc.pointer, x_data, scalars.beta,
+                          dx_desc.pointer, dx_data)
+            leave(handle)
+        if status != 0:
+            fail(handle.library, function, status,
+                 (("descriptor", operation), ("y_desc", y_desc), ("dy_desc", dy_desc),
+                  ("x_desc", x_desc), ("dx_desc", dx_desc)))
+    finally:
+        end(&frame)
+    return 0
+
+
+def activation_forward(CudnnHandle handle not None, ActivationDescriptor activation not None,
+                       TensorDescriptor x_desc not None, x, TensorDescriptor y_desc not None, y,
+                       *, alpha=1.0, beta=0.0) -> None:
+    """y = alpha f(x) + beta y, element by element (cudnnActivationForward); y may be x."""
+    apply(ACTIVATION_FORWARD, "cudnnActivationForward", handle, activation, x_desc, x, y_desc, y,
+          alpha, beta)
+
+
+def activation_backward(CudnnHandle handle not None, ActivationDescriptor activation not None,
+                        TensorDescriptor y_desc not None, y, TensorDescriptor dy_desc not None, dy,
+                        TensorDescriptor x_desc not None, x, TensorDescriptor dx_desc not None, dx,
+                        *, alpha=1.0, beta=0.0) -> None:
+    """dx = alpha f'(x) dy + beta dx (cudnnActivationBackward); dx may be dy."""
+    apply_backward(ACTIVATION_BACKWARD, "cudnnActivationBackward", handle, activation, y_desc, y,
+                   dy_desc, dy, x_desc, x, dx_desc, dx, alpha, beta)
+
+
+def pooling_forward(CudnnHandle handle not None, PoolingDescriptor pooling not None,
+                    TensorDescriptor x_desc not None, x, TensorDescriptor y_desc not None, y,
+                    *, alpha=1.0, beta=0.0) -> None:
+    """y = alpha pool(x) + beta y (cudnnPoolingForward).
+
+    x (N, C, H, W), y as ``get_pooling_forward_output_dim`` says.
+    """
+    apply(POOLING_FORWARD, "cudnnPoolingForward", handle, pooling, x_desc, x, y_desc, y,
+          alpha, beta)
+
+
+def pooling_backward(CudnnHandle handle not None, PoolingDescriptor pooling not None,
+                     TensorDescriptor y_desc not None, y, TensorDescriptor dy_desc not None, dy,
+                     TensorDescriptor x_desc not None, x, TensorDescriptor dx_desc not None, dx,
+                     *, alpha=1.0, beta=0.0) -> None:
+    """dx = alpha (gradient of the input) + beta dx (cudnnPoolingBackward)."""
+    apply_backward(POOLING_BACKWARD, "cudnnPoolingBackward", handle, pooling, y_desc, y, dy_desc,
+                   dy, x_desc, x, dx_desc, dx, alpha, beta)
+
+
+cdef int check_softmax(int algorithm, int mode) except -1:
+    if not 0 <= algorithm <= 2:
+        raise ValueError(f"algorithm must be a SoftmaxAlgorithm (0, 1 or 2), got {algorithm}")
+    if not 0 <= mode <= 1:
+        raise ValueError(f"mode must be a SoftmaxMode (0 or 1), got {mode}")
+    return 0
+
+
+def softmax_forward(CudnnHandle handle not None, int algorithm, int mode,
+                    TensorDescriptor x_desc not None, x, TensorDescriptor y_desc not None, y,
+                    *, alpha=1.0, beta=0.0) -> None:
+    """y = alpha softmax(x) + beta y (cudnnSoftmaxForward).
+
+    Mode INSTANCE normalises over C, H, W, mode CHANNEL over C at each N, H, W; algorithm LOG gives
+    the logarithm.
+    """
+    cdef Frame frame
+    cdef Scalars scalars
+    cdef void *x_data, *y_data
+    cdef int status
+    cdef cudnnSoftmaxForward_fn call
+    check_softmax(algorithm, mode)
+    begin(&frame, handle.library, handle)
+    try:
+        use(&frame, x_desc)
+        use(&frame, y_desc)
+        x_data = tensor(&frame, x_desc, x, "x", False)
+        y_data = tensor(&frame, y_desc, y, "y", True)
+        scale(&scalars, alpha, beta, y_desc.dtype)
+        call = <cudnnSoftmaxForward_fn> handle.library.get(SOFTMAX_FORWARD, "cudnnSoftmaxForward")
+        with nogil:
+            enter(handle)
+            status = call(handle.pointer, algorithm, mode, scalars.alpha, x_desc.pointer, x_data,
+                          scalars.beta, y_desc.pointer, y_data)
+            leave(handle)
+        if status != 0:
+            fail(handle.library, "cudnnSoftmaxForward", status,
+                 (("algorithm", algorithm), ("mode", mode), ("x_desc", x_desc),
+                  ("y_desc", y_desc)))
+    finally:
+        end(&frame)
+
+
+def softmax_backward(CudnnHandle handle not None, int algorithm, int mode,
+                     TensorDescriptor y_desc not None, y, TensorDescriptor dy_desc not None, dy,
+                     TensorDescriptor dx_desc not None, dx, *, alpha=1.0, beta=0.0) -> None:
+    """dx = alpha (gradient of the input) + beta dx (cudnnSoftmaxBackward); y is the forward's."""
+    cdef Frame frame
+    cdef Scalars scalars
+    cdef void *y_data, *dy_data, *dx_data
+    cdef int status
+    cdef cudnnSoftmaxBackward_fn call
+    check_softmax(algorithm, mode)
+    begin(&frame, handle.library, handle)
+    try:
+        use(&frame, y_desc)
+        use(&frame, dy_desc)
+        use(&frame, dx_desc)
+        y_data = tensor(&frame, y_desc, y, "y", False)
+        dy_data = tensor(&frame, dy_desc, dy, "dy", False)
+        dx_data = tensor(&frame, dx_desc, dx, "dx", True)
+        scale(&scalars, alpha, beta, dx_desc.dtype)
+        call = <cudnnSoftmaxBackward_fn> handle.library.get(
+            SOFTMAX_BACKWARD, "cudnnSoftmaxBackward")
+        with nogil:
+            enter(handle)
+            status = call(handle.pointer, algorithm, mode, scalars.alpha, y_desc.pointer, y_data,
+                          dy_desc.pointer, dy_data, scalars.beta, dx_desc.pointer, dx_data)
+            leave(handle)
+        if status != 0:
+            fail(handle.library, "cudnnSoftmaxBackward", status,
+                 (("algorithm", algorithm), ("mode", mode), ("y_desc", y_desc),
+                  ("dy_desc", dy_desc), ("dx_desc", dx_desc)))
+    finally:
+        end(&frame)
+
+
+def dropout_forward(CudnnHandle handle not None, DropoutDescriptor dropout not None,
+                    TensorDescriptor x_desc not None, x, TensorDescriptor y_desc not None, y,
+                    reserve_space) -> None:
+    """y = x with elements zeroed at random, the rest scaled by 1 / (1 - p) (cudnnDropoutForward).
+
+    ``reserve_space`` holds ``dropout_get_reserve_space_size(x_desc)`` bytes and goes to the
+    backward call.
+    """
+    drop(DROPOUT_FORWARD, "cudnnDropoutForward", handle, dropout, x_desc, x, "x", y_desc, y, "y",
+         reserve_space)
+
+
+def dropout_backward(CudnnHandle handle not None, DropoutDescriptor dropout not None,
+                     TensorDescriptor dy_desc not None, dy, TensorDescriptor dx_desc not None, dx,
+                     reserve_space) -> None:
+    """dx = dy where the forward call kept x, scaled as there, else 0 (cudnnDropoutBackward)."""
+    drop(DROPOUT_BACKWARD, "cudnnDropoutBackward", handle, dropout, dy_desc, dy, "dy", dx_desc, dx,
+         "dx", reserve_space)
+
+
+ctypedef int (*drop_fn)(void*, const void*, const void*, const void*, const void*, void*, void*,
+                        size_t) noexcept nogil
+
+
+cdef int drop(int slot, str function, CudnnHandle handle, DropoutDescriptor dropout,
+              TensorDescriptor a_desc, a, str a_name, TensorDescriptor c_desc, c, str c_name,
+              reserve_space) except -1:
+    cdef Frame frame
+    cdef void *a_data, *c_data, *reserve
+    cdef size_t needed = 0
+    cdef int status
+    cdef drop_fn call
+    from pycudnn.cudnn.dropout import dropout_get_reserve_space_size
+
+    needed = dropout_get_reserve_space_size(a_desc)
+    begin(&frame, handle.library, handle)
+    try:
+        use(&frame, dropout)
+        use(&frame, a_desc)
+        use(&frame, c_desc)
+        a_data = tensor(&frame, a_desc, a, a_name, False)
+        c_data = tensor(&frame, c_desc, c, c_name, True)
+        reserve = operand(&frame, reserve_space, "reserve_space", True, needed, -1, None)
+        # The states live as long as the queued work: their buffer is an operand too.
+        operand(&frame, dropout.states, "states", True, 0, -1, None)
+        call = <drop_fn> handle.library.get(slot, function)
+        with nogil:
+            enter(handle)
+            status = call(handle.pointer, dropout.pointer, a_desc.pointer, a_data, c_desc.pointer,
+                          c_data, reserve, needed)
+            leave(handle)
+        if status != 0:
+            fail(handle.library, function, status,
+                 ((a_name + "_desc", a_desc), (c_name + "_desc", c_desc), ("dropout", dropout),
+                  ("reserve bytes", needed)))
+    finally:
+        end(&frame)
+    return 0

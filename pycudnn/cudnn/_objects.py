@@ -1,0 +1,82 @@
+"""What the constructors of all descriptors share."""
+
+from __future__ import annotations
+
+import ctypes
+import operator
+from collections.abc import Callable, Iterable
+from enum import IntEnum
+from typing import Any, TypeVar
+
+from pycudnn import _core
+from pycudnn.abi.cudnn_enums import CUDNN_DIM_MAX
+from pycudnn.abi.types import ctypes_type
+from pycudnn.libraries import Library
+
+INT_MAX = 2**31 - 1
+
+E = TypeVar("E", bound=IntEnum)
+
+
+def construct(
+    owned: _core.Owned, library: Library, noun: str, set_up: Callable[[_core.ColdCall], None]
+) -> None:
+    """Create the C object of a descriptor, set it, and free it again if setting fails.
+
+    ``noun`` is the C name without verb: cudnnCreate<noun>, cudnnDestroy<noun>.
+    """
+    pointer = ctypes_type(f"cudnn{noun}_t")()
+    with _core.ColdCall(library) as call:
+        call(f"cudnnCreate{noun}", ctypes.byref(pointer))
+        owned._own(
+            library, ctypes.cast(pointer, ctypes.c_void_p).value, f"cudnnDestroy{noun}"
+        )
+        try:
+            set_up(call)
+        except BaseException:
+            owned.close()
+            raise
+
+
+def integer(value: Any, name: str, low: int, high: int = INT_MAX) -> int:
+    """An int in [low, high], or an error that names the argument."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an int, got {value!r}") from None
+    if not low <= number <= high:
+        raise ValueError(f"{name} must be in [{low}, {high}], got {number}")
+    return number
+
+
+def integers(value: Any, name: str, low: int, count: int | None = None) -> tuple[int, ...]:
+    """A tuple of ints of at least ``low``; one int stands for ``count`` equal ones."""
+    if isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
+        numbers = tuple(integer(item, f"{name}[{i}]", low) for i, item in enumerate(value))
+        if count is not None and len(numbers) != count:
+            raise ValueError(f"{name} must be an int or {count} ints, got {value!r}")
+        return numbers
+    return (integer(value, name, low),) * (count or 1)
+
+
+def member(kind: type[E], value: Any, name: str) -> E:
+    """A member of an enum, by itself or by number; ValueError lists what there is."""
+    try:
+        return kind(value)
+    except ValueError:
+        known = ", ".join(f"{item.name} ({item.value})" for item in kind)
+        raise ValueError(f"{name} must be a {kind.__name__}: {known}; got {value!r}") from None
+
+
+def shape_of(value: Any, name: str) -> tuple[int, ...]:
+    """Dimensions of a tensor or filter: 1 to 8 of them, each at least 1."""
+    shape = integers(value, name, 1)
+    if not isinstance(value, Iterable) or not 1 <= len(shape) <= CUDNN_DIM_MAX:
+        raise ValueError(f"{name} must have 1 to {CUDNN_DIM_MAX} dimensions, got {value!r}")
+    return shape
+
+
+def int_array(values: Iterable[int]) -> Any:
+    """A C array of ints."""
+    numbers = tuple(values)
+    return (ctypes.c_int * len(numbers))(*numbers)

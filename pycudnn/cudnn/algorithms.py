@@ -1,0 +1,349 @@
+"""Which convolution algorithm: the heuristic, the search, workspace sizes and a choice.
+
+The three directions have the same functions, which differ in the order of their descriptors
+(C order): forward (x, w, conv, y), backward data (w, dy, conv, dx), backward filter
+(x, dy, conv, dw).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from pycudnn import _core
+from pycudnn.abi import types
+from pycudnn.abi.cudnn_enums import (
+    ConvolutionBwdDataAlgo,
+    ConvolutionBwdFilterAlgo,
+    ConvolutionFwdAlgo,
+    Determinism,
+    MathType,
+    Status,
+)
+from pycudnn.cudnn._objects import integer
+from pycudnn.cudnn.convolution import ConvolutionDescriptor
+from pycudnn.cudnn.handle import Handle
+from pycudnn.cudnn.tensor import FilterDescriptor, TensorDescriptor
+from pycudnn.errors import NoAlgorithm
+
+
+class AlgorithmPerformance(NamedTuple):
+    """One record of a search (cudnnConvolutionFwdAlgoPerf_t and its kind).
+
+    ``time`` is in milliseconds, None where the heuristic only ranked; ``memory`` is the workspace
+    in bytes. A record counts only if ``status`` is SUCCESS, and its algorithm is to be run with a
+    convolution descriptor of its ``math_type``.
+    """
+
+    algorithm: IntEnum
+    status: Status
+    time: float | None
+    memory: int
+    determinism: Determinism
+    math_type: MathType
+
+
+class _Direction(NamedTuple):
+    noun: str  # as in cudnnGetConvolution<noun>Algorithm_v7
+    algorithms: type[IntEnum]
+    record: Any
+
+
+_FORWARD = _Direction("Forward", ConvolutionFwdAlgo, types.cudnnConvolutionFwdAlgoPerf_t)
+_BACKWARD_DATA = _Direction(
+    "BackwardData", ConvolutionBwdDataAlgo, types.cudnnConvolutionBwdDataAlgoPerf_t
+)
+_BACKWARD_FILTER = _Direction(
+    "BackwardFilter", ConvolutionBwdFilterAlgo, types.cudnnConvolutionBwdFilterAlgoPerf_t
+)
+
+
+def _max_count(direction: _Direction, handle: Handle) -> int:
+    count = ctypes.c_int()
+    with _core.ColdCall(handle.library, handle) as call:
+        call(
+            f"cudnnGetConvolution{direction.noun}AlgorithmMaxCount", handle, ctypes.byref(count)
+        )
+    return count.value
+
+
+def _search(
+    direction: _Direction,
+    function: str,
+    handle: Handle,
+    descriptors: tuple[Any, ...],
+    requested: int | None,
+) -> list[AlgorithmPerformance]:
+    most = _max_count(direction, handle)
+    wanted = most if requested is None else integer(requested, "requested", 1, most)
+    records = (direction.record * wanted)()
+    returned = ctypes.c_int()
+    with _core.ColdCall(handle.library, handle) as call:
+        call(function, handle, *descriptors, wanted, ctypes.byref(returned), records)
+    return _read(direction, records, returned.value)
+
+
+def _search_ex(
+    direction: _Direction,
+    handle: Handle,
+    pairs: tuple[tuple[Any, Any, str, bool], ...],
+    conv: ConvolutionDescriptor,
+    workspace: Any,
+    requested: int | None,
+) -> list[AlgorithmPerformance]:
+    most = _max_count(direction, handle)
+    wanted = most if requested is None else integer(requested, "requested", 1, most)
+    records = (direction.record * wanted)()
+    returned = ctypes.c_int()
+    with _core.ColdCall(handle.library, handle) as call:
+        data = [
+            (descriptor, call.operand(value, name, writes, descriptor))
+            for descriptor, value, name, writes in pairs
+        ]
+        space = 0 if workspace is None else call.operand(workspace, "workspace", True)
+        call(
+            f"cudnnFindConvolution{direction.noun}AlgorithmEx",
+            handle, *data[0], *data[1], conv, *data[2], wanted, ctypes.byref(returned), records,
+            space, 0 if workspace is None else workspace.nbytes,
+        )  # fmt: skip
+    return _read(direction, records, returned.value)
+
+
+def _read(direction: _Direction, records: Any, returned: int) -> list[AlgorithmPerformance]:
+    return [
+        AlgorithmPerformance(
+            direction.algorithms(record.algo),
+            Status(record.status),
+            record.time if record.time >= 0 else None,
+            record.memory,
+            Determinism(record.determinism),
+            MathType(record.mathType),
+        )
+        for record in records[:returned]
+    ]
+
+
+def _workspace_size(
+    direction: _Direction, handle: Handle, descriptors: tuple[Any, ...], algo: int
+) -> int:
+    size = ctypes.c_size_t()
+    with _core.ColdCall(handle.library, handle) as call:
+        call(
+            f"cudnnGetConvolution{direction.noun}WorkspaceSize",
+            handle, *descriptors, int(algo), ctypes.byref(size),
+        )  # fmt: skip
+    return size.value
+
+
+def get_convolution_forward_algorithm_v7(
+    handle: Handle,
+    x_desc: TensorDescriptor,
+    w_desc: FilterDescriptor,
+    conv: ConvolutionDescriptor,
+    y_desc: TensorDescriptor,
+    requested: int | None = None,
+) -> list[AlgorithmPerformance]:
+    """The heuristic's ranking, best first, nothing run (cudnnGetConvolutionForwardAlgorithm_v7)."""
+    return _search(
+        _FORWARD, "cudnnGetConvolutionForwardAlgorithm_v7",
+        handle, (x_desc, w_desc, conv, y_desc), requested,
+    )  # fmt: skip
+
+
+def get_convolution_backward_data_algorithm_v7(
+    handle: Handle,
+    w_desc: FilterDescriptor,
+    dy_desc: TensorDescriptor,
+    conv: ConvolutionDescriptor,
+    dx_desc: TensorDescriptor,
+    requested: int | None = None,
+) -> list[AlgorithmPerformance]:
+    """The heuristic's ranking (cudnnGetConvolutionBackwardDataAlgorithm_v7)."""
+    return _search(
+        _BACKWARD_DATA, "cudnnGetConvolutionBackwardDataAlgorithm_v7",
+        handle, (w_desc, dy_desc, conv, dx_desc), requested,
+    )  # fmt: skip
+
+
+def get_convolution_backward_filter_algorithm_v7(
+    handle: Handle,
+    x_desc: TensorDescriptor,
+    dy_desc: TensorDescriptor,
+    conv: ConvolutionDescriptor,
+    dw_desc: FilterDescriptor,
+    requested: int | None = None,
+) -> list[AlgorithmPerformance]:
+    """The heuristic's ranking (cudnnGetConvolutionBackwardFilterAlgorithm_v7)."""
+    return _search(
+        _BACKWARD_FILTER, "cudnnGetConvolutionBackwardFilterAlgorithm_v7",
+        handle, (x_desc, dy_desc, conv, dw_desc), requested,
+    )  # fmt: skip
+
+
+def find_convolution_forward_algorithm(
+    handle: Handle,
+    x_desc: TensorDescriptor,
+    w_desc: FilterDescriptor,
+    conv: ConvolutionDescriptor,
+    y_desc: TensorDescriptor,
+    requested: int | None = None,
+) -> list[AlgorithmPerformance]:
+    """Run and time every algorithm on memory of its own (cudnnFindConvolutionForwardAlgorithm)."""
+    return _search(
+        _FORWARD, "cudnnFindConvolutionForwardAlgorithm",
+        handle, (x_desc, w_desc, conv, y_desc), requested,
+    )  # fmt: skip
+
+
+def find_convolution_backward_data_algorithm(
+    handle: Handle,
+    w_desc: FilterDescriptor,
+    dy_desc: TensorDescriptor,
+    conv: ConvolutionDescriptor,
+    dx_desc: TensorDescriptor,
+    requested: int | None = None,
+) -> list[AlgorithmPerformance]:
+    """Run and time every algorithm (cudnnFindConvolutionBackwardDataAlgorithm)."""
+    return _search(
+        _BACKWARD_DATA, "cudnnFindConvolutionBackwardDataAlgorithm",
+        handle, (w_desc, dy_desc, conv, dx_desc), requested,
+    )  # fmt: skip
+
+
+def find_convolution_backward_filter_algorithm(
+    handle: Handle,
+    x_desc: TensorDescriptor,
+    dy_desc: TensorDescriptor,
+    conv: ConvolutionDescriptor,
+    dw_desc: FilterDescriptor,
+    requested: int | None = None,
+) -> list[AlgorithmPerformance]:
+    """Run and time every algorithm (cudnnFindConvolutionBackwardFilterAlgorithm)."""
+    return _search(
+        _BACKWARD_FILTER, "cudnnFindConvolutionBackwardFilterAlgorithm",
+        handle, (x_desc, dy_desc, conv, dw_desc), requested,
+    )  # fmt: skip
+
+
+def find_convolution_forward_algorithm_ex(
+    handle: Handle,
+    x_desc: TensorDescriptor,
+    x: Any,
+    w_desc: FilterDescriptor,
+    w: Any,
+    conv: ConvolutionDescriptor,
+    y_desc: TensorDescriptor,
+    y: Any,
+    workspace: Any,
+    requested: int | None = None,
+) -> list[AlgorithmPerformance]:
+    """Run and time algorithms on the caller's memory; y is overwritten.
+
+    Only those that fit into ``workspace`` run (cudnnFindConvolutionForwardAlgorithmEx).
+    """
+    pairs = ((x_desc, x, "x", False), (w_desc, w, "w", False), (y_desc, y, "y", True))
+    return _search_ex(_FORWARD, handle, pairs, conv, workspace, requested)
+
+
+def find_convolution_backward_data_algorithm_ex(
+    handle: Handle,
+    w_desc: FilterDescriptor,
+    w: Any,
+    dy_desc: TensorDescriptor,
+    dy: Any,
+    conv: ConvolutionDescriptor,
+    dx_desc: TensorDescriptor,
+    dx: Any,
+    workspace: Any,
+    requested: int | None = None,
+) -> list[AlgorithmPerformance]:
+    """Run and time algorithms on the caller's memory; dx is overwritten.
+
+    Only those that fit into ``workspace`` run (cudnnFindConvolutionBackwardDataAlgorithmEx).
+    """
+    pairs = ((w_desc, w, "w", False), (dy_desc, dy, "dy", False), (dx_desc, dx, "dx", True))
+    return _search_ex(_BACKWARD_DATA, handle, pairs, conv, workspace, requested)
+
+
+def find_convolution_backward_filter_algorithm_ex(
+    handle: Handle,
+    x_desc: TensorDescriptor,
+    x: Any,
+    dy_desc: TensorDescriptor,
+    dy: Any,
+    conv: ConvolutionDescriptor,
+    dw_desc: FilterDescriptor,
+    dw: Any,
+    workspace: Any,
+    requested: int | None = None,
+) -> list[AlgorithmPerformance]:
+    """Run and time algorithms on the caller's memory; dw is overwritten.
+
+    Only those that fit into ``workspace`` run (cudnnFindConvolutionBackwardFilterAlgorithmEx).
+    """
+    pairs = ((x_desc, x, "x", False), (dy_desc, dy, "dy", False), (dw_desc, dw, "dw", True))
+    return _search_ex(_BACKWARD_FILTER, handle, pairs, conv, workspace, requested)
+
+
+def get_convolution_forward_workspace_size(
+    handle: Handle,
+    x_desc: TensorDescriptor,
+    w_desc: FilterDescriptor,
+    conv: ConvolutionDescriptor,
+    y_desc: TensorDescriptor,
+    algo: int,
+) -> int:
+    """Bytes of workspace that an algorithm needs (cudnnGetConvolutionForwardWorkspaceSize)."""
+    return _workspace_size(_FORWARD, handle, (x_desc, w_desc, conv, y_desc), algo)
+
+
+def get_convolution_backward_data_workspace_size(
+    handle: Handle,
+    w_desc: FilterDescriptor,
+    dy_desc: TensorDescriptor,
+    conv: ConvolutionDescriptor,
+    dx_desc: TensorDescriptor,
+    algo: int,
+) -> int:
+    """Bytes of workspace that an algorithm needs (cudnnGetConvolutionBackwardDataWorkspaceSize)."""
+    return _workspace_size(_BACKWARD_DATA, handle, (w_desc, dy_desc, conv, dx_desc), algo)
+
+
+def get_convolution_backward_filter_workspace_size(
+    handle: Handle,
+    x_desc: TensorDescriptor,
+    dy_desc: TensorDescriptor,
+    conv: ConvolutionDescriptor,
+    dw_desc: FilterDescriptor,
+    algo: int,
+) -> int:
+    """Bytes that an algorithm needs (cudnnGetConvolutionBackwardFilterWorkspaceSize)."""
+    return _workspace_size(_BACKWARD_FILTER, handle, (x_desc, dy_desc, conv, dw_desc), algo)
+
+
+def select_algorithm(
+    records: Iterable[AlgorithmPerformance],
+    *,
+    workspace_limit: int | None = None,
+    deterministic: bool = False,
+) -> AlgorithmPerformance:
+    """The first usable record: successful, within the limit in bytes, deterministic if asked for.
+
+    Searches return the best first. NoAlgorithm, with the reason per record, if none survives.
+    """
+    refused = []
+    for record in records:
+        if record.status != Status.SUCCESS:
+            refused.append(f"{record.algorithm.name}: {record.status.name}")
+        elif workspace_limit is not None and record.memory > workspace_limit:
+            refused.append(f"{record.algorithm.name}: needs {record.memory} bytes of workspace")
+        elif deterministic and record.determinism != Determinism.DETERMINISTIC:
+            refused.append(f"{record.algorithm.name}: not deterministic")
+        else:
+            return record
+    raise NoAlgorithm(
+        f"no algorithm with workspace_limit={workspace_limit}, deterministic={deterministic}: "
+        + ("; ".join(refused) or "the search returned no record")
+    )

@@ -1,0 +1,152 @@
+"""Memory of others as operands: NumPy arrays, and what exports the CUDA array interface or DLPack.
+
+Every view keeps its array alive, and is refused where the elements do not lie as the descriptor
+says: never a wrong number in silence.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pycudnn import _core, dtypes
+from pycudnn.errors import LibraryMismatch
+
+_DLPACK_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged
+
+
+class _Layout(NamedTuple):
+    address: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None  # bytes; None: C-contiguous
+    dtype: np.dtype[Any]
+    read_only: bool
+
+
+def view(
+    value: Any, name: str, backend: str, descriptor: _core.TensorLike | None = None
+) -> _core.Buffer:
+    """A Buffer over foreign memory, checked against a descriptor's layout.
+
+    TypeError for what is no array, LibraryMismatch for memory of the other side, ValueError for
+    elements that lie neither contiguously nor as the descriptor says.
+    """
+    layout = _host_layout(value) if backend == "reference" else _cuda_layout(value, name)
+    if layout is None:
+        _refuse(value, name, backend)
+    _check_strides(layout, name, descriptor)
+    buffer = _core.Buffer()
+    buffer._set(
+        layout.address,
+        _extent(layout),
+        backend,
+        0 if backend == "reference" else _device_of(value, layout.address, name),
+        dtypes.code(layout.dtype),
+        writable=not layout.read_only,
+        owner=value,
+    )
+    return buffer
+
+
+def _refuse(value: Any, name: str, backend: str) -> None:
+    if isinstance(value, np.ndarray) or hasattr(value, "__cuda_array_interface__"):
+        side = "CUDA" if backend == "cuda" else "host"
+        raise LibraryMismatch(f"{name} must be {side} memory, got {type(value).__name__}")
+    wanted = (
+        "a pycudnn buffer or an object with __cuda_array_interface__ or __dlpack__"
+        if backend == "cuda"
+        else "a pycudnn buffer or a NumPy array"
+    )
+    raise TypeError(f"{name} must be {wanted}, got {value!r}")
+
+
+def _host_layout(value: Any) -> _Layout | None:
+    if not isinstance(value, np.ndarray):
+        return None
+    return _Layout(
+        value.ctypes.data, value.shape, value.strides, value.dtype, not value.flags.writeable
+    )
+
+
+def _cuda_layout(value: Any, name: str) -> _Layout | None:
+    interface = getattr(value, "__cuda_array_interface__", None)
+    if interface is not None:
+        address, read_only = interface["data"]
+        return _Layout(
+            address,
+            tuple(interface["shape"]),
+            interface.get("strides"),
+            _interface_dtype(value, interface["typestr"]),
+            read_only,
+        )
+    if hasattr(value, "__dlpack__") and value.__dlpack_device__()[0] in _DLPACK_CUDA:
+        from cuda.core.utils import StridedMemoryView
+
+        strided = StridedMemoryView.from_dlpack(value, stream_ptr=-1)
+        dtype = np.dtype(strided.dtype)
+        strides = strided.strides and tuple(step * dtype.itemsize for step in strided.strides)
+        return _Layout(strided.ptr, tuple(strided.shape), strides, dtype, strided.readonly)
+    return None
+
+
+def _interface_dtype(value: Any, typestr: str) -> np.dtype[Any]:
+    # The interface has no letter for bfloat16: libraries export it as two raw bytes.
+    if typestr in ("<V2", "|V2") or "bfloat16" in str(getattr(value, "dtype", "")):
+        return dtypes.BFLOAT16
+    return np.dtype(typestr)
+
+
+def _device_of(value: Any, address: int, name: str) -> int:
+    from cuda.bindings import driver
+
+    attribute = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+    error, ordinal = driver.cuPointerGetAttribute(attribute, address)
+    if error != driver.CUresult.CUDA_SUCCESS:
+        raise LibraryMismatch(f"{name}: {address:#x} is no CUDA memory of this process")
+    return int(ordinal)
+
+
+def _check_strides(layout: _Layout, name: str, descriptor: _core.TensorLike | None) -> None:
+    """An array of the descriptor's shape must have its strides, any other must be contiguous."""
+    strides = layout.strides or _c_strides(layout.shape, layout.dtype.itemsize)
+    if 0 in layout.shape:
+        return
+    if descriptor is None:
+        # BLAS matrices are column-major: a Fortran-ordered array is as good.
+        allowed = [_c_strides(layout.shape, layout.dtype.itemsize)]
+        allowed.append(_c_strides(layout.shape[::-1], layout.dtype.itemsize)[::-1])
+        wanted = "contiguous"
+    elif layout.shape == descriptor.shape:
+        allowed = [tuple(step * layout.dtype.itemsize for step in descriptor.strides)]
+        wanted = f"laid out as {descriptor!r}"
+    else:
+        allowed = [_c_strides(layout.shape, layout.dtype.itemsize)]
+        wanted = "contiguous"
+    for steps in allowed:
+        if all(
+            size == 1 or have == want
+            for size, have, want in zip(layout.shape, strides, steps, strict=True)
+        ):
+            return
+    raise ValueError(
+        f"{name} must be {wanted}, got shape {layout.shape} with strides {strides} bytes: "
+        "pass a copy laid out so, or a descriptor with these strides"
+    )
+
+
+def _c_strides(shape: tuple[int, ...], item_bytes: int) -> tuple[int, ...]:
+    strides = []
+    for size in reversed(shape):
+        strides.append(item_bytes)
+        item_bytes *= size
+    return tuple(reversed(strides))
+
+
+def _extent(layout: _Layout) -> int:
+    if 0 in layout.shape:
+        return 0
+    if layout.strides is None:
+        return int(np.prod(layout.shape, dtype=np.int64)) * layout.dtype.itemsize
+    spans = zip(layout.shape, layout.strides, strict=True)
+    return sum((size - 1) * step for size, step in spans) + layout.dtype.itemsize
