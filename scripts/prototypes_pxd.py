@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sys
+import types
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+# The tables alone: the package itself imports the extension that this file is needed to build.
+_package = types.ModuleType("pycudnn")
+_package.__path__ = [str(Path(__file__).resolve().parent.parent / "pycudnn")]
+sys.modules.setdefault("pycudnn", _package)
 
-from pycudnn import abi
-from pycudnn.abi.types import ADDRESSES, HANDLES, base_and_depth, is_enum
+from pycudnn import abi  # noqa: E402
+from pycudnn.abi.types import ADDRESSES, HANDLES, base_and_depth, is_enum  # noqa: E402
 
 HOT = {
     "cudnn": (
