@@ -1,0 +1,134 @@
+"""The cuBLAS handle."""
+
+from __future__ import annotations
+
+import ctypes
+
+from pycudnn import _core, _core_blas, config, operands
+from pycudnn.abi.cublas_enums import Math, PointerMode
+from pycudnn.abi.types import ctypes_type
+from pycudnn.device import Device, Stream
+from pycudnn.libraries import Library, find_library
+
+_MATH_FLAGS = Math.MATH_DISALLOW_REDUCED_PRECISION_REDUCTION
+
+
+class Handle(_core_blas.BlasHandle):
+    """A cuBLAS library context on one device (cublasCreate).
+
+    ``device`` is where its work runs (None: device 0 of the library's backend), ``stream`` the
+    stream that it is queued on (None: the device's default one). A lock in the handle serialises
+    its calls, so threads may share one; they run in parallel only with a handle each. Float32
+    products are computed in TF32 only if ``pycudnn.config.tf32`` is set or ``math_mode`` says so.
+    """
+
+    library: Library
+
+    def __init__(
+        self,
+        device: Device | None = None,
+        stream: Stream | None = None,
+        *,
+        library: Library | str | None = None,
+    ) -> None:
+        if library is None and device is not None:
+            library = device.backend
+        found = find_library("cublas", library)
+        if device is None:
+            device = Device(found.backend)
+        elif device.backend != found.backend:
+            raise ValueError(f"device must be a {found.backend} device, got {device!r}")
+        pointer = ctypes_type("cublasHandle_t")()
+        with device.activate():
+            with _core.ColdCall(found) as call:
+                call("cublasCreate_v2", ctypes.byref(pointer))
+            self._own(found, ctypes.cast(pointer, ctypes.c_void_p).value, "cublasDestroy_v2")
+            self._place(device, device.index)
+        try:
+            self.stream = device.default_stream if stream is None else stream
+            if config.tf32:
+                self.math_mode = Math.TF32_TENSOR_OP_MATH
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def stream(self) -> Stream:
+        """The stream that this handle's work is queued on (cublasSetStream)."""
+        return super().stream
+
+    @stream.setter
+    def stream(self, stream: Stream) -> None:
+        if not isinstance(stream, Stream) or stream.device != self.device:
+            raise ValueError(f"stream must be a Stream of {self.device!r}, got {stream!r}")
+        with _core.ColdCall(self.library, self) as call:
+            call("cublasSetStream_v2", self, stream.handle)
+        self._follow(stream)
+        if self.workspace is not None:  # cublasSetStream went back to cuBLAS's own
+            self.set_workspace(self.workspace)
+
+    @property
+    def math_mode(self) -> int:
+        """How float32 and half products are computed (cublasSetMathMode): a ``Math`` member.
+
+        MATH_DISALLOW_REDUCED_PRECISION_REDUCTION may be added to another one with ``|``.
+        """
+        mode = ctypes.c_int()
+        with _core.ColdCall(self.library, self) as call:
+            call("cublasGetMathMode", self, ctypes.byref(mode))
+        return Math(mode.value) if mode.value in tuple(Math) else mode.value
+
+    @math_mode.setter
+    def math_mode(self, mode: int) -> None:
+        if not isinstance(mode, int) or mode & ~_MATH_FLAGS not in tuple(Math):
+            known = ", ".join(f"{known.name} ({known.value})" for known in Math)
+            raise ValueError(f"math_mode must be a Math: {known}; got {mode!r}")
+        with _core.ColdCall(self.library, self) as call:
+            call("cublasSetMathMode", self, mode)
+
+    @property
+    def pointer_mode(self) -> PointerMode:
+        """Where scaling factors and results live (cublasSetPointerMode).
+
+        HOST, the default: they are Python numbers. DEVICE: they are buffers of one element, and
+        nothing waits for the device.
+        """
+        with self:
+            return PointerMode(self.pointer_mode_code)
+
+    @pointer_mode.setter
+    def pointer_mode(self, mode: PointerMode) -> None:
+        if mode not in tuple(PointerMode):
+            raise ValueError(f"pointer_mode must be HOST (0) or DEVICE (1), got {mode!r}")
+        self._point(mode)
+
+    def set_workspace(self, workspace: object) -> None:
+        """Have cuBLAS work in a buffer of one's own (cublasSetWorkspace), or with None in its own.
+
+        A capture needs one that lives as long as the graph. The handle keeps it; once it is closed
+        calls raise ValueError until another one is set. CublasBadParam unless its address is a
+        multiple of 256; 32 MiB are enough for all that cuBLAS does.
+        """
+        if workspace is None:
+            self._lend(None)
+            self.stream = self.stream  # cublasSetStream goes back to cuBLAS's own
+            return
+        if not isinstance(workspace, _core.Buffer):
+            workspace = operands.view(workspace, "workspace", self.library.backend)
+        with _core.ColdCall(self.library, self) as call:
+            address = call.operand(workspace, "workspace", True)
+            call("cublasSetWorkspace_v2", self, address, workspace.nbytes)
+            self._lend(workspace)
+
+    @property
+    def version(self) -> int:
+        """The version of cuBLAS (cublasGetVersion): 13.10.0 is 131000."""
+        version = ctypes.c_int()
+        with _core.ColdCall(self.library, self) as call:
+            call("cublasGetVersion_v2", self, ctypes.byref(version))
+        return version.value
+
+    def __repr__(self) -> str:
+        if self.closed or self.library is None:
+            return "<closed cublas.Handle>"
+        return f"<cublas.Handle of {self.library!r} on {self.device!r}>"
