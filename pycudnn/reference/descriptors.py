@@ -66,7 +66,7 @@ class Pooling:
 class Activation:
     """Mode and its one parameter: the ceiling of CLIPPED_RELU, the alpha of ELU."""
 
-    mode: ActivationMode | None = None
+    mode: ActivationMode = ActivationMode.SIGMOID
     nan_propagation: NanPropagation = NanPropagation.NOT_PROPAGATE_NAN
     coefficient: float = 0.0
     swish_beta: float = 1.0
@@ -79,7 +79,6 @@ class Dropout:
 
     probability: float = 0.0
     states: int = 0
-    states_size: int = 0
     seed: int = 0
 
 

@@ -150,3 +150,20 @@ def blend(
     if beta != 0:
         result = result + out.astype(result.dtype, copy=False) * result.dtype.type(beta)
     store(out, result)
+
+
+def keep_where(
+    mask: np.ndarray[Any, Any],
+    values: np.ndarray[Any, Any],
+    out: np.ndarray[Any, Any] | None = None,
+) -> np.ndarray[Any, Any]:
+    """The float32 or float64 `values` where `mask` holds, 0 elsewhere.
+
+    Multiplies their bit patterns by 0 or 1: as fast as ``values * mask``, many times faster than
+    ``np.where`` on a random mask, and an infinity or NaN that is not kept leaves an exact 0.
+    """
+    bits = np.int32 if values.dtype.itemsize == 4 else np.int64
+    if out is None:
+        out = np.empty(values.shape, values.dtype)
+    np.multiply(values.view(bits), mask, out=out.view(bits))
+    return out
