@@ -45,15 +45,19 @@ class LoadedLibrary:
     origin: str  # "wheel", "conda" or "system"
 
 
-def version_text(name: str, version: int) -> str:
+def version_text(version: int) -> str:
     """A library's version number in words: 92801 is 9.28.1, 131000 is 13.10.0."""
     return f"{version // 10000}.{version // 100 % 100}.{version % 100}"
 
 
-def function_not_found(name: str, function: str, version: int) -> FunctionNotFound:
-    """The exception for a function that the tables do not have; it names what to call instead."""
-    title = TITLES[name]
-    text = f"{function} is not in {title} {version // 10000}.x"
+def function_not_found(name: str, function: str, version: int | None = None) -> FunctionNotFound:
+    """The exception for a function that the tables do not have; it names what to call instead.
+
+    `version` is that of the library asked, None where none was.
+    """
+    if version is None:
+        version = {"cudnn": 90000, "cublas": CUDA_MAJORS[0] * 10000}[name]
+    text = f"{function} is not in {TITLES[name]} {version // 10000}.x"
     if function in REPLACEMENTS:
         return FunctionNotFound(f"{text}; use {REPLACEMENTS[function]}")
     if versioned_name(name, function) != function:
@@ -63,7 +67,7 @@ def function_not_found(name: str, function: str, version: int) -> FunctionNotFou
         )
     similar = difflib.get_close_matches(function, abi.prototypes(name), n=1)
     hint = f"; did you mean {similar[0]}?" if similar else ""
-    return FunctionNotFound(f"{text} (loaded: {version_text(name, version)}){hint}")
+    return FunctionNotFound(f"{text}{hint}")
 
 
 def versioned_name(name: str, function: str) -> str:
