@@ -345,10 +345,6 @@ cdef class ConvolutionDescriptor(Owned):
     def _set_ndim(self, int ndim):
         self.ndim = ndim
 
-    def _forget_workspaces(self):
-        """A setting changed: ask for workspace sizes again."""
-        memset(self.answers, 0, sizeof(self.answers))
-
 
 cdef class PoolingDescriptor(Owned):
     """Base of ``cudnn.PoolingDescriptor``."""
