@@ -1,0 +1,268 @@
+"""The committed tables against the vendor headers that are installed, and against gcc."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pycudnn import abi
+from pycudnn.abi import types
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPTS = ROOT / "scripts"
+ABI = ROOT / "pycudnn" / "abi"
+
+if not (SCRIPTS / "derive_prototypes.py").is_file():
+    pytest.skip("scripts/ is not in this installation", allow_module_level=True)
+
+
+def _script(name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(name, SCRIPTS / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+derive = _script("derive_prototypes")
+INCLUDES = {library: derive.installed_include(library) for library in ("cudnn", "cublas")}
+ENUM_MODULES = {"cudnn": abi.types.cudnn_enums, "cublas": abi.types.cublas_enums}
+
+
+@pytest.fixture(scope="module")
+def declared():
+    """What the installed headers declare, by library."""
+    pytest.importorskip("pycparser")
+    if shutil.which("gcc") is None:
+        pytest.skip("gcc is not installed")
+    missing = [library for library, include in INCLUDES.items() if include is None]
+    if missing:
+        pytest.skip(f"no headers of {' and '.join(missing)} are installed")
+    return {library: derive.parse(library, include) for library, include in INCLUDES.items()}
+
+
+def _table_versions(library: str) -> list[tuple[int, ...]]:
+    """The header versions that the committed table was made from, oldest first."""
+    text = " ".join((ABI / f"{library}.py").read_text().split('"""')[1].split())
+    read = re.search(r"headers of \w+ ([\d., ]+);", text)
+    return [tuple(map(int, version.split("."))) for version in read[1].split(", ")]
+
+
+@pytest.mark.parametrize("library", ["cudnn", "cublas"])
+def test_prototypes_are_those_of_the_installed_headers(declared, library):
+    found, table = declared[library], abi.prototypes(library)
+    newest = _table_versions(library)[-1]
+    assert len(found.functions) > 200
+    for name, function in found.functions.items():
+        if name not in table:
+            assert found.version > newest, f"{name} is missing: run scripts/derive_prototypes.py"
+            continue
+        committed = table[name]
+        assert committed.result == function.result
+        assert [a.type for a in committed.arguments] == [a.type for a in function.arguments], name
+        assert tuple(map(int, committed.since.split("."))) <= found.version
+        if found.version == newest:
+            assert tuple(committed.arguments) == tuple(function.arguments)
+            assert committed.header == function.header
+            assert committed.deprecated == function.deprecated
+    if found.version == newest:
+        assert set(table) == set(found.functions)
+
+
+@pytest.mark.parametrize("library", ["cudnn", "cublas"])
+def test_enums_are_those_of_the_installed_headers(declared, library):
+    found, module = declared[library], ENUM_MODULES[library]
+    newest = _table_versions(library)[-1]
+    assert len(found.enums) > 10
+    for c_name, members in found.enums.items():
+        if c_name not in module.ENUMS:
+            assert found.version > newest, f"{c_name}: run scripts/derive_prototypes.py"
+            continue
+        enum = module.ENUMS[c_name]
+        if found.version == newest:
+            names = derive.member_names(list(members))
+            assert dict(enum.__members__) == {names[name]: members[name] for name in members}
+            continue
+        values = {int(member) for member in enum}
+        counts = {name for name in members if "COUNT" in name}  # these grow with the version
+        assert {members[name] for name in members if name not in counts} <= values
+    for name, value in found.constants.items():
+        if found.version == newest:
+            assert getattr(module, name) == value
+
+
+def test_generated_files_are_what_the_script_writes(declared):
+    for library, found in declared.items():
+        versions = _table_versions(library)
+        if found.version != versions[-1]:
+            pytest.skip(f"{library}: other headers are installed than the table was made from")
+        older = [derive.Declarations(version) for version in versions[:-1]]
+        merged = derive.merge([*older, found])
+        since = abi.prototypes(library)
+        merged.functions = {
+            name: function._replace(since=since[name].since)
+            for name, function in merged.functions.items()
+        }
+        texts = {
+            f"{library}.py": derive.render_prototypes(library, merged, [*older, found]),
+            f"{library}_enums.py": derive.render_enums(library, merged, [*older, found]),
+        }
+        for file, text in texts.items():
+            assert (ABI / file).read_text() == text, f"{file}: run scripts/derive_prototypes.py"
+
+
+def test_pxd_is_what_the_script_writes():
+    text = _script("prototypes_pxd").render_pxd()
+    assert (ROOT / "pycudnn" / "_prototypes.pxd").read_text() == text
+
+
+def test_older_version_only_lowers_since(declared):
+    newest = declared["cudnn"]
+    name = "cudnnSetStream"
+    older = derive.Declarations((8, 9, 7), {name: newest.functions[name]._replace(since="8.9.7")})
+    older.functions["cudnnOld"] = newest.functions[name]._replace(name="cudnnOld", since="8.9.7")
+    older.enums["cudnnSeverity_t"] = {"CUDNN_SEV_OLD": 9, "CUDNN_SEV_FATAL": 7}
+    merged = derive.merge([newest, older])
+    assert merged.version == newest.version
+    assert merged.functions[name] == newest.functions[name]._replace(since="8.9.7")
+    assert merged.functions["cudnnCreate"].since == derive.version_text(newest.version)
+    assert "cudnnOld" in merged.functions
+    assert merged.enums["cudnnSeverity_t"]["CUDNN_SEV_FATAL"] == 0
+    assert merged.enums["cudnnSeverity_t"]["CUDNN_SEV_OLD"] == 9
+
+
+@pytest.fixture(scope="module")
+def compile_cpp(declared, tmp_path_factory):
+    """A function that lets g++ check C++ source against the vendor headers."""
+    if shutil.which("g++") is None:
+        pytest.skip("g++ is not installed")
+    # The wheels lack some of CUDA's own headers; then the few types that are needed of them
+    # come from the script's stand-ins.
+    stand_ins = tmp_path_factory.mktemp("cuda")
+    for name, text in derive.FAKE_HEADERS.items():
+        real = INCLUDES["cublas"] / name
+        if name == "stdint.h" or (name == "library_types.h" and real.is_file()):
+            continue
+        (stand_ins / name).write_text(f"#pragma once\n{text}\n")
+    # Included with quotes, CUDA's headers are looked for beside the header that includes them.
+    shutil.copy(INCLUDES["cublas"] / "cublas_api.h", stand_ins)
+    headers = "#include <cstddef>\n#include <cudnn.h>\n#include <cublas_api.h>\n"
+    real = [f"-I{include}" for include in INCLUDES.values()]
+    real += [f"-I{INCLUDES['cublas'].parents[1] / 'cuda_runtime' / 'include'}"]
+    errors = []
+    for includes in (real, [f"-I{stand_ins}", *real]):
+        command = [
+            "g++",
+            "-x",
+            "c++",
+            "-std=c++17",
+            "-fsyntax-only",
+            "-DCUBLASAPI=",
+            *includes,
+            "-",
+        ]
+
+        def run(source: str, command: list[str] = command) -> subprocess.CompletedProcess[str]:
+            return subprocess.run(
+                command, input=headers + source, text=True, capture_output=True, check=False
+            )
+
+        errors.append(run("").stderr)
+        if not errors[-1]:
+            return run
+    raise AssertionError(f"the installed headers do not compile: {errors[-1][:2000]}")
+
+
+def test_every_prototype_compiles_against_the_headers(declared, compile_cpp):
+    lines = []
+    for library, found in declared.items():
+        for name in found.functions:
+            proto = abi.prototypes(library).get(name)
+            if proto is None:
+                continue  # a newer header than the table: the test above says so
+            arguments = ", ".join(argument.type for argument in proto.arguments)
+            lines.append(f"{proto.result} (*check_{name})({arguments}) = {name};")
+    assert len(lines) > 700
+    result = compile_cpp("\n".join(lines))
+    assert result.returncode == 0, result.stderr[:3000]
+
+
+def test_a_wrong_prototype_does_not_compile(declared, compile_cpp):
+    proto = abi.prototype("cudnn", "cudnnSetStream")
+    arguments = ", ".join(argument.type for argument in reversed(proto.arguments))
+    result = compile_cpp(f"{proto.result} (*check)({arguments}) = {proto.name};")
+    assert result.returncode != 0
+    assert "cudnnSetStream" in result.stderr or "invalid conversion" in result.stderr
+
+
+def test_every_enumerator_has_the_value_that_gcc_sees(declared, compile_cpp):
+    lines = []
+    for library, found in declared.items():
+        module = ENUM_MODULES[library]
+        for c_name, members in found.enums.items():
+            names = derive.member_names(list(members))
+            for c_member in members:
+                member = getattr(module.ENUMS.get(c_name), names[c_member], None)
+                if member is not None and "COUNT" not in c_member:
+                    lines.append(f'static_assert({c_member} == {int(member)}, "{c_member}");')
+    assert len(lines) > 500
+    result = compile_cpp("\n".join(lines))
+    assert result.returncode == 0, result.stderr[:3000]
+
+
+def test_struct_layouts_are_those_of_gcc(declared, compile_cpp):
+    structs = [s for s in types.STRUCTS.values() if not issubclass(s, types.Opaque)]
+    structs += [types.cuComplex, types.cuDoubleComplex]
+    lines = []
+    for struct in structs:
+        name = struct.__name__
+        lines.append(f'static_assert(sizeof({name}) == {ctypes.sizeof(struct)}, "{name}");')
+        fields = [*getattr(struct.__base__, "_fields_", []), *struct.__dict__.get("_fields_", [])]
+        for field in fields:
+            offset = getattr(struct, field[0]).offset
+            lines.append(
+                f'static_assert(offsetof({name}, {field[0]}) == {offset}, "{name}.{field[0]}");'
+            )
+    assert len(lines) == 45  # 7 structs and their 38 fields
+    result = compile_cpp("\n".join(lines))
+    assert result.returncode == 0, result.stderr[:3000]
+
+
+def test_numbers_have_the_sizes_of_gcc(declared, compile_cpp):
+    lines = [
+        f'static_assert(sizeof({name}) == {ctypes.sizeof(type_)}, "{name}");'
+        for name, type_ in types.NUMBERS.items()
+    ]
+    result = compile_cpp("\n".join(lines))
+    assert result.returncode == 0, result.stderr[:3000]
+
+
+def test_v2_symbols_stand_where_the_old_interface_has_the_short_name(declared):
+    text = (INCLUDES["cublas"] / "cublas_v2.h").read_text()
+    mapped = re.findall(r"^#define (cublas\w+) +(cublas\w+)$", text, re.MULTILINE)
+    table = abi.prototypes("cublas")
+    declared_pairs = [(short, symbol) for short, symbol in mapped if symbol in table]
+    assert len(declared_pairs) > 150
+    for short, symbol in declared_pairs:
+        assert short not in table, symbol
+
+
+@pytest.mark.parametrize(
+    ("members", "names"),
+    [
+        (["CUDNN_DATA_FLOAT", "CUDNN_DATA_HALF"], ["FLOAT", "HALF"]),
+        (["CUDNN_CONVOLUTION", "CUDNN_CROSS_CORRELATION"], ["CONVOLUTION", "CROSS_CORRELATION"]),
+        (["CUDNN_X_ALGO_0", "CUDNN_X_ALGO_FFT"], ["ALGO_0", "FFT"]),
+        (["CUDNN_A_ONLY"], ["A_ONLY"]),
+    ],
+)
+def test_member_names(members, names):
+    assert list(derive.member_names(members).values()) == names
