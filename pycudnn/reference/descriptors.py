@@ -66,7 +66,7 @@ class Pooling:
 class Activation:
     """Mode and its one parameter: the ceiling of CLIPPED_RELU, the alpha of ELU."""
 
-    mode: ActivationMode = ActivationMode.SIGMOID
+    mode: ActivationMode | None = None
     nan_propagation: NanPropagation = NanPropagation.NOT_PROPAGATE_NAN
     coefficient: float = 0.0
     swish_beta: float = 1.0

@@ -58,11 +58,8 @@ def numpy_dtype(data_type: DataType) -> np.dtype[Any]:
 
 
 def compute_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The type that arithmetic on stored values of `dtype` is done in.
-
-    float64 for doubles and for integers too wide for float32, otherwise float32.
-    """
-    return _FLOAT64 if dtype.itemsize >= 4 and dtype != _FLOAT32 else _FLOAT32
+    """The type that arithmetic on stored values is done in: float64 for doubles, else float32."""
+    return _FLOAT64 if dtype == _FLOAT64 else _FLOAT32
 
 
 def view(address: int, descriptor: Layout, name: str = "data") -> np.ndarray[Any, Any]:
@@ -117,10 +114,9 @@ def read_array(address: int, c_type: Any, count: int, name: str = "array") -> tu
 
 
 def store(out: np.ndarray[Any, Any], result: np.ndarray[Any, Any]) -> None:
-    """Copy `result` into `out`; into an integer type rounded to nearest and saturated."""
-    if out.dtype.kind in "iu" and result.dtype.kind not in "iub":
-        limits = np.iinfo(out.dtype)
-        result = np.clip(np.rint(result), limits.min, limits.max)
+    """Copy `result` into `out`; into int8 rounded to nearest and saturated, NaN becoming 0."""
+    if out.dtype == np.int8:
+        result = np.nan_to_num(np.clip(np.rint(result), -128, 127))
     np.copyto(out, result, casting="unsafe")
 
 

@@ -13,8 +13,8 @@ from pycudnn.abi.cudnn_enums import ActivationMode, NanPropagation
 from ..cudnn_graph import Handle
 from ..descriptors import Activation, Tensor
 from ..memory import blend, destination, keep_where, load, read_scalar, view, write
-from ..runtime import bad_param, implements, not_supported
-from .checks import check_alike, check_floating, check_in_place
+from ..runtime import bad_param, implements
+from .checks import FLOATING, FORWARD, check_alike, check_channels, check_in_place, check_type
 
 Array = np.ndarray[Any, Any]
 
@@ -43,7 +43,7 @@ def get_activation(
     descriptor: Activation, mode: int, nan_propagation: int, coefficient: int
 ) -> None:
     """What was set."""
-    write(mode, ctypes.c_int, descriptor.mode, "mode")
+    write(mode, ctypes.c_int, descriptor.mode or 0, "mode")
     write(nan_propagation, ctypes.c_int, descriptor.nan_propagation, "reluNanOpt")
     write(coefficient, ctypes.c_double, descriptor.coefficient, "coef")
 
@@ -112,8 +112,9 @@ def activation_forward(
     y: int,
 ) -> None:
     """``y = alpha * act(x) + beta * y``; in place if x and y are one address."""
+    check_channels(x_desc, "x")
     check_alike(x_desc, y_desc, "x and y")
-    check_floating(x_desc, "x")
+    check_type(x_desc, "x", FORWARD)
     check_in_place(x_desc, x, y_desc, y, "x and y")
     out = view(y, y_desc, "y")
     scale = read_scalar(alpha, y_desc.dtype, "alpha"), read_scalar(beta, y_desc.dtype, "beta")
@@ -123,8 +124,10 @@ def activation_forward(
 
 
 def _function(table: dict[ActivationMode, Any], activation: Activation) -> Any:
+    if activation.mode is None:
+        raise bad_param("the activation descriptor has not been set")
     if activation.mode not in table:
-        raise not_supported(f"{activation.mode.name} is for the fused convolution alone")
+        raise bad_param(f"{activation.mode.name} is for the fused convolution alone")
     return table[activation.mode]
 
 
@@ -136,7 +139,7 @@ def _sigmoid_gradient(activation: Activation, y: Array, dy: Array, x: Array, out
 
 
 def _relu_gradient(activation: Activation, y: Array, dy: Array, x: Array, out: Array) -> None:
-    keep_where(y > 0, dy, out)
+    keep_where(x > 0, dy, out)
 
 
 def _tanh_gradient(activation: Activation, y: Array, dy: Array, x: Array, out: Array) -> None:
@@ -144,12 +147,13 @@ def _tanh_gradient(activation: Activation, y: Array, dy: Array, x: Array, out: A
 
 
 def _clipped_gradient(activation: Activation, y: Array, dy: Array, x: Array, out: Array) -> None:
-    keep_where((y > 0) & (y < y.dtype.type(activation.coefficient)), dy, out)
+    keep_where((x > 0) & (x < x.dtype.type(activation.coefficient)), dy, out)
 
 
 def _elu_gradient(activation: Activation, y: Array, dy: Array, x: Array, out: Array) -> None:
-    slope = np.exp(np.minimum(x, 0))
-    slope[x <= 0] *= x.dtype.type(activation.coefficient)
+    slope = np.minimum(y, 0)  # below 0, y = alpha * (exp(x) - 1), so alpha * exp(x) = y + alpha
+    slope += y.dtype.type(activation.coefficient)
+    slope[y >= 0] = 1
     np.multiply(dy, slope, out=out)
 
 
@@ -186,12 +190,12 @@ def activation_backward(
 ) -> None:
     """``dx = alpha * dy * act'(x) + beta * dx``; dx may be dy.
 
-    The derivative is taken from y where y determines it (sigmoid, tanh and the rectifiers, so
-    that x may have been overwritten by an in-place forward), from x elsewhere.
+    As in cuDNN, sigmoid, tanh and ELU take the derivative from y, the others from x.
     """
     for descriptor, name in ((dy_desc, "dy"), (x_desc, "x"), (dx_desc, "dx")):
         check_alike(y_desc, descriptor, f"y and {name}")
-    check_floating(x_desc, "x")
+    check_channels(y_desc, "y")
+    check_type(y_desc, "y", FLOATING)
     check_in_place(dy_desc, dy, dx_desc, dx, "dy and dx")
     out = view(dx, dx_desc, "dx")
     scale = read_scalar(alpha, dx_desc.dtype, "alpha"), read_scalar(beta, dx_desc.dtype, "beta")

@@ -13,11 +13,15 @@ from typing import Any
 
 import numpy as np
 
+from pycudnn.abi.cudnn_enums import DataType
+
 from ..cudnn_graph import Handle
 from ..descriptors import Dropout, Tensor
-from ..memory import load, store, view, write
-from ..runtime import bad_param, implements
-from .checks import check_alike, check_floating, check_in_place
+from ..memory import keep_where, load, store, view, write
+from ..runtime import bad_param, implements, not_supported
+from .checks import check_in_place, check_same_type, check_type
+
+_DATA_TYPES = (DataType.FLOAT, DataType.DOUBLE, DataType.HALF)  # cuDNN has no bfloat16 here
 
 
 class _States(ctypes.Structure):
@@ -34,12 +38,14 @@ def get_states_size(handle: Handle, size: int) -> None:
 
 def _reserve_size(descriptor: Tensor) -> int:
     """One bit for each element, in whole 32-bit words."""
-    return 4 * math.ceil(math.prod(descriptor.shape) / 32)
+    return 4 * -(-math.prod(descriptor.shape) // 32)
 
 
 @implements("cudnnDropoutGetReserveSpaceSize")
 def get_reserve_space_size(x_desc: Tensor, size: int) -> None:
     """Bytes that forward needs to leave the mask for backward."""
+    if x_desc.dtype == DataType.INT8:
+        raise not_supported("dropout of an INT8 tensor")
     write(size, ctypes.c_size_t, _reserve_size(x_desc), "sizeInBytes")
 
 
@@ -51,10 +57,12 @@ def set_dropout(
 
     With `states` NULL only the probability is set.
     """
+    if not states:
+        descriptor.probability = _checked_probability(probability)
+        return
     restore_dropout(descriptor, handle, probability, states, size, seed)
-    if states:
-        contents = _States.from_address(states)
-        contents.seed, contents.calls = seed, 0
+    contents = _States.from_address(states)
+    contents.seed, contents.calls = seed, 0
 
 
 @implements("cudnnRestoreDropoutDescriptor")
@@ -62,12 +70,19 @@ def restore_dropout(
     descriptor: Dropout, handle: Handle, probability: float, states: int, size: int, seed: int
 ) -> None:
     """Like set, but go on with the generator as it is in `states`."""
+    if not states:
+        raise bad_param("states is NULL")
+    if size < ctypes.sizeof(_States):
+        raise bad_param(f"stateSizeInBytes is {size}, must be at least {ctypes.sizeof(_States)}")
+    descriptor.probability = _checked_probability(probability)
+    descriptor.states, descriptor.seed = states, seed
+
+
+def _checked_probability(probability: float) -> float:
+    """cuDNN takes any number here, and NaN."""
     if not 0 <= probability <= 1:
         raise bad_param(f"dropout is {probability}, must be in [0, 1]")
-    if states and size < ctypes.sizeof(_States):
-        raise bad_param(f"stateSizeInBytes is {size}, must be at least {ctypes.sizeof(_States)}")
-    descriptor.probability = probability
-    descriptor.states, descriptor.seed = states, seed
+    return probability
 
 
 @implements("cudnnGetDropoutDescriptor")
@@ -94,8 +109,10 @@ def _draw_mask(dropout: Dropout, count: int) -> np.ndarray[Any, Any]:
 def _check(
     x_desc: Tensor, x: int, y_desc: Tensor, y: int, reserve: int, size: int, names: str
 ) -> None:
-    check_alike(x_desc, y_desc, names)
-    check_floating(x_desc, names)
+    if math.prod(x_desc.shape) != math.prod(y_desc.shape):
+        raise bad_param(f"{names} differ in size: {x_desc.shape} and {y_desc.shape}")
+    check_same_type(x_desc, y_desc, names)
+    check_type(x_desc, names, _DATA_TYPES)
     check_in_place(x_desc, x, y_desc, y, names)
     if not reserve:
         raise bad_param("reserveSpace is NULL")
@@ -110,8 +127,9 @@ def _apply(
 ) -> None:
     """``y = x / (1 - p)`` where kept, else 0."""
     source, out = load(x, x_desc), view(y, y_desc)
-    scale = 0.0 if dropout.probability == 1 else 1 / (1 - dropout.probability)
-    store(out, np.where(kept.reshape(out.shape), source * source.dtype.type(scale), 0))
+    if dropout.probability < 1:
+        source = source * source.dtype.type(1 / (1 - dropout.probability))
+    store(out, keep_where(kept.reshape(source.shape), source).reshape(out.shape))
 
 
 @implements("cudnnDropoutForward")

@@ -6,6 +6,7 @@ import ctypes
 import itertools
 import math
 from collections.abc import Iterator
+from types import EllipsisType
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from ..memory import (
 )
 from ..runtime import bad_param, implements, not_supported
 from .activation import checked_nan_propagation
-from .checks import check_alike, check_floating
+from .checks import FLOATING, FORWARD, check_alike, check_same_type, check_type
 from .tensor_descriptors import check_positive, first
 
 Array = np.ndarray[Any, Any]
@@ -157,48 +158,65 @@ def get_pooling_nd_output_dim(pooling: Pooling, x_desc: Tensor, count: int, out:
 
 # --- computing -----------------------------------------------------------------------------------
 
-Slices = tuple[slice, ...]
+Index = tuple[EllipsisType | slice, ...]
 
 
-def _taps(
-    pooling: Pooling, size: tuple[int, ...], out: tuple[int, ...]
-) -> Iterator[tuple[Slices, Slices]]:
-    """For each position in the window: the outputs that see an input there, and those inputs.
+def _taps(pooling: Pooling, x: Array, y: Array) -> Iterator[tuple[Index, Index]]:
+    """For each position in the window: the elements of y that see an input there, and those inputs.
 
     Output o looks at input ``o * stride - padding + tap``. Outputs for which that is padding are
-    left out, so padding is never stored; what is left is a pair of strided slices per dimension.
-    Positions come in row-major order.
+    left out, so padding is never stored; what is left is a strided slice of each dimension of y
+    and of x. Positions come in row-major order.
     """
     per_dimension = []
-    for n, m, window, padding, stride in zip(
-        size, out, pooling.window, pooling.padding, pooling.stride, strict=True
+    for size, outputs, window, padding, stride in zip(
+        x.shape[2:], y.shape[2:], pooling.window, pooling.padding, pooling.stride, strict=True
     ):
         pairs = []
         for tap in range(window):
-            start = max(0, -((tap - padding) // stride))  # the first output that sees an input
-            stop = min(m, (n - 1 + padding - tap) // stride + 1)
-            source = start * stride - padding + tap
-            count = max(0, stop - start)
-            pairs.append(
-                (
-                    slice(start, start + count),
-                    slice(source, source + (count - 1) * stride + 1 if count else source, stride),
-                )
-            )
+            first_output = max(0, -((tap - padding) // stride))  # division rounded up
+            end = max(first_output, min(outputs, (size - 1 + padding - tap) // stride + 1))
+            first_input = first_output * stride - padding + tap
+            inputs = slice(first_input, first_input + (end - first_output) * stride, stride)
+            pairs.append((slice(first_output, end), inputs))
         per_dimension.append(pairs)
     for combination in itertools.product(*per_dimension):
-        outputs, inputs = zip(*combination, strict=True)
-        yield (..., *outputs), (..., *inputs)
+        seeing, seen = zip(*combination, strict=True)
+        yield (..., *seeing), (..., *seen)
 
 
-def _divisor(pooling: Pooling, size: tuple[int, ...], out: Array) -> Any:
+def _divisor(pooling: Pooling, x: Array, y: Array) -> Any:
     """What an average divides by: the window's size, or how much of the window is no padding."""
     if pooling.mode == PoolingMode.AVERAGE_COUNT_INCLUDE_PADDING:
-        return out.dtype.type(math.prod(pooling.window))
-    count = np.zeros(out.shape[2:], out.dtype)
-    for outputs, _ in _taps(pooling, size, out.shape[2:]):
+        return y.dtype.type(math.prod(pooling.window))
+    count = np.zeros(y.shape[2:], y.dtype)
+    for outputs, _ in _taps(pooling, x, y):
         count[outputs] += 1
     return count
+
+
+def _largest(pooling: Pooling, x: Array, y: Array) -> None:
+    """Write the largest element of each window into y."""
+    propagate = pooling.nan_propagation == NanPropagation.PROPAGATE_NAN
+    larger = np.maximum if propagate else np.fmax
+    y.fill(np.finfo(y.dtype).min)
+    for outputs, inputs in _taps(pooling, x, y):
+        larger(y[outputs], x[inputs], out=y[outputs])
+
+
+def _largest_gradient(pooling: Pooling, x: Array, dy: Array, dx: Array) -> None:
+    """Add dy where x is the first in its window that is the largest."""
+    largest = np.empty(dy.shape, x.dtype)
+    _largest(pooling, x, largest)
+    has_nan = bool(np.isnan(largest).any())
+    unassigned = np.ones(dy.shape, np.bool_)
+    for outputs, inputs in _taps(pooling, x, dy):
+        hit = x[inputs] == largest[outputs]
+        if has_nan:
+            hit |= np.isnan(x[inputs]) & np.isnan(largest[outputs])
+        hit &= unassigned[outputs]
+        unassigned[outputs] ^= hit
+        dx[inputs] += keep_where(hit, dy[outputs])
 
 
 def _is_max(pooling: Pooling) -> bool:
@@ -206,14 +224,13 @@ def _is_max(pooling: Pooling) -> bool:
 
 
 def _check(pooling: Pooling, x_desc: Tensor, y_desc: Tensor) -> None:
+    """cuDNN does not look at the spatial size of y; here one that is not right is an error."""
     expected = _output_shape(pooling, x_desc)
     if y_desc.shape != expected:
         raise bad_param(f"y has shape {y_desc.shape}, pooling x gives {expected}")
-    if x_desc.dtype != y_desc.dtype:
-        raise bad_param(f"x is {x_desc.dtype.name} and y is {y_desc.dtype.name}")
-    check_floating(x_desc, "x")
-    if min(pooling.padding) < 0:
-        raise not_supported(f"padding {pooling.padding}: the reference has no negative padding")
+    check_same_type(x_desc, y_desc, "x and y")
+    if len(pooling.window) not in (2, 3):
+        raise not_supported(f"pooling over {len(pooling.window)} dimensions, must be 2 or 3")
 
 
 @implements("cudnnPoolingForward")
@@ -229,24 +246,22 @@ def pooling_forward(
 ) -> None:
     """``y = alpha * pool(x) + beta * y``: the largest element in each window, or their average.
 
-    Padding never is the largest. Without NaN propagation the largest ignores NaN.
+    Padding never is the largest, negative padding crops. Without NaN propagation the largest
+    ignores NaN. A window of padding alone, or of -inf, has the lowest finite number as its
+    largest, and NaN as the average without padding.
     """
     _check(pooling, x_desc, y_desc)
+    check_type(x_desc, "x", FORWARD)
     source, out = load(x, x_desc, "x"), view(y, y_desc, "y")
     scale = read_scalar(alpha, y_desc.dtype, "alpha"), read_scalar(beta, y_desc.dtype, "beta")
     result = destination(out, *scale)
-    combine: np.ufunc
-    if not _is_max(pooling):
-        combine, neutral = np.add, 0.0
-    elif pooling.nan_propagation == NanPropagation.PROPAGATE_NAN:
-        combine, neutral = np.maximum, -np.inf
+    if _is_max(pooling):
+        _largest(pooling, source, result)
     else:
-        combine, neutral = np.fmax, -np.inf
-    result.fill(neutral)
-    for outputs, inputs in _taps(pooling, x_desc.shape[2:], y_desc.shape[2:]):
-        combine(result[outputs], source[inputs], out=result[outputs])
-    if not _is_max(pooling):
-        result /= _divisor(pooling, x_desc.shape[2:], result)
+        result.fill(0)
+        for outputs, inputs in _taps(pooling, source, result):
+            result[outputs] += source[inputs]
+        result /= _divisor(pooling, source, result)
     blend(out, result, *scale)
 
 
@@ -267,34 +282,23 @@ def pooling_backward(
 ) -> None:
     """``dx = alpha * gradient + beta * dx``.
 
-    For an average each input of a window gets its share of dy; for a maximum the first largest
-    one gets all of it, here for both modes: MAX_DETERMINISTIC promises the same result each
-    time, MAX does not, and here both keep it.
+    For an average each input of a window gets its share of dy; for a maximum the largest one
+    gets all of it, the first in row-major order if there are several (with NaN propagation: the
+    first NaN). It is found in x anew, so y may have been blended with something else. Here MAX
+    is as deterministic as MAX_DETERMINISTIC.
     """
     _check(pooling, x_desc, y_desc)
     check_alike(y_desc, dy_desc, "y and dy")
     check_alike(x_desc, dx_desc, "x and dx")
+    check_type(x_desc, "x", FLOATING)
     gradient, out = load(dy, dy_desc, "dy"), view(dx, dx_desc, "dx")
     scale = read_scalar(alpha, dx_desc.dtype, "alpha"), read_scalar(beta, dx_desc.dtype, "beta")
     result = destination(out, *scale)
     result.fill(0)
-    taps = _taps(pooling, x_desc.shape[2:], y_desc.shape[2:])
     if _is_max(pooling):
-        _max_gradient(taps, load(x, x_desc, "x"), load(y, y_desc, "y"), gradient, result)
+        _largest_gradient(pooling, load(x, x_desc, "x"), gradient, result)
     else:
-        share = gradient / _divisor(pooling, x_desc.shape[2:], gradient)
-        for outputs, inputs in taps:
+        share = gradient / _divisor(pooling, result, gradient)
+        for outputs, inputs in _taps(pooling, result, share):
             result[inputs] += share[outputs]
     blend(out, result, *scale)
-
-
-def _max_gradient(
-    taps: Iterator[tuple[Slices, Slices]], x: Array, y: Array, dy: Array, dx: Array
-) -> None:
-    """Add dy where x is the first in its window that equals y."""
-    unassigned = np.ones(y.shape, np.bool_)
-    for outputs, inputs in taps:
-        hit = x[inputs] == y[outputs]
-        hit &= unassigned[outputs]
-        unassigned[outputs] ^= hit
-        dx[inputs] += keep_where(hit, dy[outputs])

@@ -10,7 +10,7 @@ from ..cudnn_graph import Handle
 from ..descriptors import Tensor
 from ..memory import blend, destination, load, read_scalar, view
 from ..runtime import bad_param, implements
-from .checks import check_alike, check_floating, check_in_place
+from .checks import FLOATING, FORWARD, check_alike, check_channels, check_in_place, check_type
 
 
 def _axes(mode: int, descriptor: Tensor) -> tuple[int, ...]:
@@ -48,19 +48,24 @@ def softmax_forward(
     """
     axes, algo = _axes(mode, x_desc), _checked_algorithm(algorithm)
     check_alike(x_desc, y_desc, "x and y")
-    check_floating(x_desc, "x")
+    check_channels(x_desc, "x")
+    check_type(x_desc, "x", FORWARD)
     check_in_place(x_desc, x, y_desc, y, "x and y")
     logits, out = load(x, x_desc, "x"), view(y, y_desc, "y")
     scale = read_scalar(alpha, y_desc.dtype, "alpha"), read_scalar(beta, y_desc.dtype, "beta")
     result = destination(out, *scale)
     if algo != SoftmaxAlgorithm.FAST:
-        logits = np.subtract(logits, logits.max(axes, keepdims=True), out=result)
+        # A row of -inf alone has no largest number: it becomes 0, or -inf for LOG, and not NaN.
+        largest = logits.max(axes, keepdims=True, initial=np.finfo(logits.dtype).min)
+        logits = np.subtract(logits, largest, out=result)
+    exponentials = np.exp(logits, out=None if algo == SoftmaxAlgorithm.LOG else result)
+    total = exponentials.sum(axes, keepdims=True)
+    if algo != SoftmaxAlgorithm.FAST:
+        total[total == 0] = 1
     if algo == SoftmaxAlgorithm.LOG:
-        log_sum = np.log(np.exp(logits).sum(axes, keepdims=True))
-        np.subtract(logits, log_sum, out=result)
+        np.subtract(logits, np.log(total), out=result)
     else:
-        np.exp(logits, out=result)
-        result /= result.sum(axes, keepdims=True)
+        np.divide(exponentials, total, out=result)
     blend(out, result, *scale)
 
 
@@ -85,7 +90,8 @@ def softmax_backward(
     axes, algo = _axes(mode, y_desc), _checked_algorithm(algorithm)
     check_alike(y_desc, dy_desc, "y and dy")
     check_alike(y_desc, dx_desc, "y and dx")
-    check_floating(y_desc, "y")
+    check_channels(y_desc, "y")
+    check_type(y_desc, "y", FLOATING)
     check_in_place(dy_desc, dy, dx_desc, dx, "dy and dx")
     output, gradient, out = load(y, y_desc, "y"), load(dy, dy_desc, "dy"), view(dx, dx_desc, "dx")
     scale = read_scalar(alpha, dx_desc.dtype, "alpha"), read_scalar(beta, dx_desc.dtype, "beta")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from pycudnn.abi.cudnn_enums import DataType
+
 from ..cudnn_graph import Handle
 from ..descriptors import Tensor
 from ..memory import blend, compute_dtype, load, read_scalar, store, view
 from ..runtime import bad_param, implements, not_supported
+from .checks import FORWARD, check_4d_or_5d, check_same_type, check_type
 
 
 @implements("cudnnAddTensor")
@@ -18,9 +21,10 @@ def add_tensor(
     if len(a_desc.shape) != len(c_desc.shape) or any(
         n not in (1, m) for n, m in zip(a_desc.shape, c_desc.shape, strict=True)
     ):
-        raise not_supported(f"A {a_desc.shape} does not broadcast to C {c_desc.shape}")
-    if a_desc.dtype != c_desc.dtype:
-        raise not_supported(f"A is {a_desc.dtype.name} and C is {c_desc.dtype.name}")
+        raise bad_param(f"A {a_desc.shape} does not broadcast to C {c_desc.shape}")
+    check_same_type(a_desc, c_desc, "A and C")
+    check_type(c_desc, "C", FORWARD)
+    check_4d_or_5d(c_desc, "C")
     bias, out = load(a, a_desc, "A"), view(c, c_desc, "C")
     scale_a = read_scalar(alpha, c_desc.dtype, "alpha")
     scale_c = read_scalar(beta, c_desc.dtype, "beta")
@@ -34,14 +38,17 @@ def add_tensor(
 
 @implements("cudnnSetTensor")
 def set_tensor(handle: Handle, y_desc: Tensor, y: int, value: int) -> None:
-    """Every element becomes the one at `value`, which has the tensor's own data type."""
-    scalar = view(value, Tensor(y_desc.dtype, (1,), (1,)), "valuePtr")
-    view(y, y_desc, "y")[...] = scalar[0]
+    """Every element becomes the number at `value`: a C double for DOUBLE tensors, else a float."""
+    check_type(y_desc, "y", FORWARD)
+    check_4d_or_5d(y_desc, "y")
+    store(view(y, y_desc, "y"), np.asarray(read_scalar(value, y_desc.dtype, "valuePtr")))
 
 
 @implements("cudnnScaleTensor")
 def scale_tensor(handle: Handle, y_desc: Tensor, y: int, alpha: int) -> None:
     """``y = alpha * y``."""
+    check_type(y_desc, "y", FORWARD)
+    check_4d_or_5d(y_desc, "y")
     out = view(y, y_desc, "y")
     factor = compute_dtype(out.dtype).type(read_scalar(alpha, y_desc.dtype, "alpha"))
     if out.dtype == factor.dtype:
@@ -56,13 +63,17 @@ def transform_tensor(
 ) -> None:
     """``y = alpha * x + beta * y`` for tensors of one shape whose strides may differ.
 
-    Into another data type values are converted; into integers rounded and saturated.
+    Their data types may differ too, other than float16 from bfloat16; into int8 values are
+    rounded and saturated. It is the type of x that decides the type of alpha and beta.
     """
     if x_desc.shape != y_desc.shape:
         raise bad_param(f"x and y differ in shape: {x_desc.shape} and {y_desc.shape}")
-    blend(
-        view(y, y_desc, "y"),
-        load(x, x_desc, "x"),
-        read_scalar(alpha, y_desc.dtype, "alpha"),
-        read_scalar(beta, y_desc.dtype, "beta"),
-    )
+    check_type(x_desc, "x", FORWARD)
+    check_type(y_desc, "y", FORWARD)
+    if {x_desc.dtype, y_desc.dtype} == {DataType.HALF, DataType.BFLOAT16}:
+        raise not_supported("x and y are HALF and BFLOAT16: no conversion between these")
+    source, out = load(x, x_desc, "x"), view(y, y_desc, "y")
+    scale = read_scalar(alpha, x_desc.dtype, "alpha"), read_scalar(beta, x_desc.dtype, "beta")
+    if out.dtype == np.float64:
+        source = source.astype(np.float64)
+    blend(out, source, *scale)
