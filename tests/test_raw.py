@@ -1,0 +1,345 @@
+"""raw: names, argument checks, statuses, and getters that write where they should."""
+
+from __future__ import annotations
+
+import ctypes
+import inspect
+from ctypes import byref
+
+import numpy as np
+import pytest
+
+from pycudnn import abi, raw, reference
+from pycudnn.abi import cudnn_enums as e
+from pycudnn.abi.removed import REPLACEMENTS
+from pycudnn.abi.types import base_and_depth, ctypes_type, is_handle
+from pycudnn.errors import FunctionNotFound
+from pycudnn.libraries import get_library
+
+SUCCESS, BAD_PARAM = e.Status.SUCCESS, e.Status.BAD_PARAM
+
+
+@pytest.fixture
+def functions(library):
+    """The C functions of the real library and of the reference one."""
+    return raw.bind(library)
+
+
+def create(functions, kind: str, *arguments):
+    """A descriptor made by cudnnCreate<kind>Descriptor and, with arguments, set by Set<kind>."""
+    descriptor = getattr(functions, f"cudnn{kind}Descriptor_t")()
+    assert getattr(functions, f"cudnnCreate{kind}Descriptor")(byref(descriptor)) is SUCCESS
+    if arguments:
+        setter, *values = arguments
+        assert getattr(functions, setter)(descriptor, *values) is SUCCESS
+    return descriptor
+
+
+def ints(*values: int) -> ctypes.Array:
+    return (ctypes.c_int * len(values))(*values)
+
+
+def test_every_function_has_its_name():
+    names = set(dir(raw))
+    assert names >= set(abi.prototypes("cudnn"))
+    assert names >= set(abi.prototypes("cublas"))
+    for name in (*abi.prototypes("cudnn"), *abi.prototypes("cublas")):
+        assert getattr(raw, name).__name__ == name
+
+
+def test_help_shows_the_c_prototype():
+    function = raw.cudnnSetTensor4dDescriptor
+    assert str(abi.prototype("cudnn", "cudnnSetTensor4dDescriptor")) in inspect.getdoc(function)
+    assert "Declared in cudnn_ops.h, first seen in cuDNN 9.0.0." in inspect.getdoc(function)
+    assert list(inspect.signature(function).parameters) == [
+        "tensorDesc",
+        "format",
+        "dataType",
+        "n",
+        "c",
+        "h",
+        "w",
+    ]
+
+
+def test_short_cublas_names_mean_the_symbols_of_cublas_v2():
+    assert raw.cublasSgemm is raw.cublasSgemm_v2
+    assert raw.cublasSgemm_64 is raw.cublasSgemm_v2_64
+    assert raw.cublasCreate is raw.cublasCreate_v2
+    assert raw.cublasGemmEx.__name__ == "cublasGemmEx"
+
+
+def test_c_types_are_here():
+    assert raw.cudnnDataType_t.FLOAT == 0
+    assert raw.cudnnTensorDescriptor_t is ctypes_type("cudnnTensorDescriptor_t")
+    assert ctypes.sizeof(raw.cudnnConvolutionFwdAlgoPerf_t) == 48
+
+
+def test_names_that_do_not_exist():
+    with pytest.raises(AttributeError, match="did you mean cudnnCreate"):
+        raw.cudnnCreat  # noqa: B018
+    with pytest.raises(AttributeError, match="neither a C function nor a C type"):
+        raw.cufftPlan1d  # noqa: B018
+    assert not hasattr(raw, "__wrapped__")
+
+
+@pytest.mark.parametrize("name", REPLACEMENTS)
+def test_e4_removed_function_names_its_replacement(name):
+    with pytest.raises(FunctionNotFound) as caught:
+        getattr(raw, name)
+    assert str(caught.value) == f"{name} is not in cuDNN 9.x; use {REPLACEMENTS[name]}"
+
+
+def test_bind_a_library_object():
+    functions = raw.bind(get_library("cudnn", "reference"))
+    assert functions.cudnnGetVersion() == get_library("cudnn", "reference").version
+    with pytest.raises(AttributeError, match="cublasCreate"):
+        functions.cublasCreate  # noqa: B018
+    assert "cublasCreate_v2" not in dir(functions)
+    assert "cudnnCreate" in dir(functions)
+
+
+def test_function_that_the_library_lacks():
+    lacking = next(
+        proto
+        for proto in abi.prototypes("cudnn").values()
+        if reference.address("cudnn", proto.name) is None
+    )
+    function = getattr(raw.reference, lacking.name)  # the name is there, the call fails
+    with pytest.raises(FunctionNotFound, match=lacking.name):
+        function(*[None] * len(lacking.arguments))
+
+
+def test_status_comes_back_and_raises_nothing(functions):
+    tensor = create(functions, "Tensor")
+    good = functions.cudnnSetTensor4dDescriptor(tensor, e.TensorFormat.NCHW, 0, 2, 3, 4, 5)
+    bad = functions.cudnnSetTensor4dDescriptor(tensor, e.TensorFormat.NCHW, 0, 2, -3, 4, 5)
+    assert (good, bad) == (SUCCESS, BAD_PARAM)
+    assert type(good) is type(bad) is e.Status
+    assert functions.cudnnSetTensor4dDescriptor(None, 0, 0, 2, 3, 4, 5) is BAD_PARAM
+    assert functions.cudnnDestroyTensorDescriptor(tensor) is SUCCESS
+
+
+def test_strings_and_numbers_come_back_as_such(functions):
+    assert functions.cudnnGetErrorString(2000) == "CUDNN_STATUS_BAD_PARAM"
+    assert functions.cudnnGetVersion() // 10000 == 9
+
+
+def test_descriptor_of_another_type_is_a_type_error(functions):
+    tensor, filter_ = create(functions, "Tensor"), create(functions, "Filter")
+    with pytest.raises(TypeError, match="tensorDesc must be cudnnTensorDescriptor_t, got .*Filter"):
+        functions.cudnnSetTensor4dDescriptor(filter_, 0, 0, 2, 3, 4, 5)
+    with pytest.raises(TypeError, match="filterDesc must be const cudnnFilterDescriptor_t"):
+        functions.cudnnGetFilterSizeInBytes(tensor, byref(ctypes.c_size_t()))
+    for wrong in (1, b"bytes", "text", ctypes.c_void_p(1), byref(tensor)):
+        with pytest.raises(TypeError, match="tensorDesc must be cudnnTensorDescriptor_t"):
+            functions.cudnnSetTensor4dDescriptor(wrong, 0, 0, 2, 3, 4, 5)
+    functions.cudnnDestroyTensorDescriptor(tensor)
+    functions.cudnnDestroyFilterDescriptor(filter_)
+
+
+def test_every_function_refuses_the_wrong_handle():
+    wrong = raw.cudnnFusedOpsPlan_t()
+    checked = 0
+    for library in ("cudnn", "cublas"):
+        for proto in abi.prototypes(library).values():
+            type_ = abi.function_type(proto)
+            for position, argument in enumerate(proto.arguments):
+                if is_handle(argument.type) and "FusedOpsPlan" not in argument.type:
+                    with pytest.raises(TypeError):
+                        type_._argtypes_[position].from_param(wrong)
+                    checked += 1
+    assert checked > 1000
+
+
+@pytest.mark.parametrize("count", [6, 8])
+def test_wrong_number_of_arguments(functions, count):
+    with pytest.raises(TypeError, match=f"{count} arguments given, .* takes 7"):
+        functions.cudnnSetTensor4dDescriptor(*[0] * count)
+
+
+# E3: for each kind of descriptor, how to fill it and what the getters must then read.
+FLOAT, NCHW = int(e.DataType.FLOAT), int(e.TensorFormat.NCHW)
+GETTERS = [
+    (
+        "Tensor",
+        ("cudnnSetTensor4dDescriptor", NCHW, FLOAT, 2, 3, 4, 5),
+        "cudnnGetTensor4dDescriptor",
+        [FLOAT, 2, 3, 4, 5, 60, 20, 5, 1],
+    ),
+    (
+        "Tensor",
+        ("cudnnSetTensor4dDescriptor", NCHW, FLOAT, 2, 3, 4, 5),
+        "cudnnGetTensorSizeInBytes",
+        [480],
+    ),
+    (
+        "Filter",
+        ("cudnnSetFilter4dDescriptor", FLOAT, NCHW, 6, 3, 2, 1),
+        "cudnnGetFilter4dDescriptor",
+        [FLOAT, NCHW, 6, 3, 2, 1],
+    ),
+    (
+        "Filter",
+        ("cudnnSetFilter4dDescriptor", FLOAT, NCHW, 6, 3, 2, 1),
+        "cudnnGetFilterSizeInBytes",
+        [144],
+    ),
+    (
+        "Convolution",
+        ("cudnnSetConvolution2dDescriptor", 1, 2, 3, 4, 5, 6, 1, FLOAT),
+        "cudnnGetConvolution2dDescriptor",
+        [1, 2, 3, 4, 5, 6, 1, FLOAT],
+    ),
+    ("Convolution", ("cudnnSetConvolutionGroupCount", 3), "cudnnGetConvolutionGroupCount", [3]),
+    ("Convolution", ("cudnnSetConvolutionMathType", 3), "cudnnGetConvolutionMathType", [3]),
+    ("Convolution", ("cudnnSetConvolutionReorderType", 1), "cudnnGetConvolutionReorderType", [1]),
+    (
+        "Pooling",
+        ("cudnnSetPooling2dDescriptor", 1, 0, 5, 4, 2, 1, 3, 2),
+        "cudnnGetPooling2dDescriptor",
+        [1, 0, 5, 4, 2, 1, 3, 2],
+    ),
+    (
+        "Activation",
+        ("cudnnSetActivationDescriptor", int(e.ActivationMode.CLIPPED_RELU), 1, 6.5),
+        "cudnnGetActivationDescriptor",
+        [int(e.ActivationMode.CLIPPED_RELU), 1, 6.5],
+    ),
+]
+# The same for kinds that only the real library has.
+REAL_GETTERS = [
+    ("OpTensor", ("cudnnSetOpTensorDescriptor", 2, FLOAT, 1)),
+    ("ReduceTensor", ("cudnnSetReduceTensorDescriptor", 3, FLOAT, 1, 1, 0)),
+    ("LRN", ("cudnnSetLRNDescriptor", 5, 0.25, 0.75, 2.5)),
+    ("CTCLoss", ("cudnnSetCTCLossDescriptor_v9", FLOAT, 1, 1, 200)),
+    ("Activation", ("cudnnSetActivationDescriptorSwishBeta", 1.5)),
+]
+CANARY = 0xA5
+GUARD = 64
+
+
+def guarded(types: list) -> tuple[ctypes.Array, list[int], np.ndarray]:
+    """A buffer of canaries, an offset in it for each type, and a mask of the bytes between."""
+    offsets, offset = [], GUARD
+    for type_ in types:
+        offsets.append(offset)
+        offset += ctypes.sizeof(type_) + GUARD
+    buffer = (ctypes.c_ubyte * offset)(*[CANARY] * offset)
+    outside = np.ones(offset, bool)
+    for start, type_ in zip(offsets, types, strict=True):
+        outside[start : start + ctypes.sizeof(type_)] = False
+    return buffer, offsets, outside
+
+
+def call_getter(functions, getter: str, before: list, types: list) -> list:
+    """Call a getter with every out-parameter between canaries; its values."""
+    buffer, offsets, outside = guarded(types)
+    values = [
+        type_.from_buffer(buffer, offset) for type_, offset in zip(types, offsets, strict=True)
+    ]
+    pointers = [value if isinstance(value, ctypes.Array) else byref(value) for value in values]
+    assert getattr(functions, getter)(*before, *pointers) is SUCCESS
+    assert (np.frombuffer(buffer, np.uint8)[outside] == CANARY).all(), f"{getter} wrote outside"
+    return [list(v) if isinstance(v, ctypes.Array) else v.value for v in values]
+
+
+@pytest.mark.parametrize(
+    ("kind", "setting", "getter", "expected"), GETTERS, ids=[row[2] for row in GETTERS]
+)
+def test_e3_getters_write_only_their_out_parameters(functions, kind, setting, getter, expected):
+    descriptor = create(functions, kind, *setting)
+    outputs = abi.prototype("cudnn", getter).arguments[1:]
+    types = [ctypes_type(base_and_depth(argument.type)[0]) for argument in outputs]
+    assert call_getter(functions, getter, [descriptor], types) == expected
+    assert getattr(functions, f"cudnnDestroy{kind}Descriptor")(descriptor) is SUCCESS
+
+
+@pytest.mark.library
+@pytest.mark.parametrize(("kind", "setting"), REAL_GETTERS, ids=[row[0] for row in REAL_GETTERS])
+def test_e3_getters_of_the_real_library(kind, setting):
+    functions = raw.bind("cuda")
+    descriptor = create(functions, kind, *setting)
+    getter = setting[0].replace("cudnnSet", "cudnnGet")
+    outputs = abi.prototype("cudnn", getter).arguments[1:]
+    types = [ctypes_type(base_and_depth(argument.type)[0]) for argument in outputs]
+    assert call_getter(functions, getter, [descriptor], types) == list(setting[1:])
+    assert getattr(functions, f"cudnnDestroy{kind}Descriptor")(descriptor) is SUCCESS
+
+
+def test_e3_array_getters_write_only_their_entries(functions):
+    tensor = create(
+        functions,
+        "Tensor",
+        "cudnnSetTensorNdDescriptor",
+        FLOAT,
+        5,
+        ints(2, 3, 4, 5, 6),
+        ints(360, 120, 30, 6, 1),
+    )
+    five, single = ctypes.c_int * 5, ctypes.c_int
+    assert call_getter(
+        functions, "cudnnGetTensorNdDescriptor", [tensor, 5], [single, single, five, five]
+    ) == [FLOAT, 5, [2, 3, 4, 5, 6], [360, 120, 30, 6, 1]]
+    filter_ = create(
+        functions, "Filter", "cudnnSetFilterNdDescriptor", FLOAT, NCHW, 5, ints(7, 3, 2, 2, 2)
+    )
+    assert call_getter(
+        functions, "cudnnGetFilterNdDescriptor", [filter_, 5], [single, single, single, five]
+    ) == [FLOAT, NCHW, 5, [7, 3, 2, 2, 2]]
+    three = ctypes.c_int * 3
+    convolution = create(
+        functions,
+        "Convolution",
+        "cudnnSetConvolutionNdDescriptor",
+        3,
+        ints(0, 1, 0),
+        ints(1, 2, 3),
+        ints(1, 1, 1),
+        1,
+        FLOAT,
+    )
+    assert call_getter(
+        functions,
+        "cudnnGetConvolutionNdDescriptor",
+        [convolution, 3],
+        [single, three, three, three, single, single],
+    ) == [3, [0, 1, 0], [1, 2, 3], [1, 1, 1], 1, FLOAT]
+    # (4 - 2 + 1, (5 + 2 - 2) // 2 + 1, (6 - 2) // 3 + 1)
+    assert call_getter(
+        functions,
+        "cudnnGetConvolutionNdForwardOutputDim",
+        [convolution, tensor, filter_, 5],
+        [five],
+    ) == [[2, 7, 3, 3, 2]]
+
+
+def test_e3_output_dimensions_write_only_their_out_parameters(functions):
+    tensor = create(functions, "Tensor", "cudnnSetTensor4dDescriptor", NCHW, FLOAT, 2, 3, 9, 8)
+    filter_ = create(functions, "Filter", "cudnnSetFilter4dDescriptor", FLOAT, NCHW, 4, 3, 3, 3)
+    convolution = create(
+        functions, "Convolution", "cudnnSetConvolution2dDescriptor", 1, 0, 2, 1, 1, 2, 1, FLOAT
+    )
+    four = [ctypes.c_int] * 4
+    assert call_getter(
+        functions,
+        "cudnnGetConvolution2dForwardOutputDim",
+        [convolution, tensor, filter_],
+        four,
+    ) == [2, 4, 5, 4]
+    pooling = create(functions, "Pooling", "cudnnSetPooling2dDescriptor", 0, 0, 3, 2, 0, 0, 2, 2)
+    assert call_getter(functions, "cudnnGetPooling2dForwardOutputDim", [pooling, tensor], four) == [
+        2,
+        3,
+        4,
+        4,
+    ]
+
+
+@pytest.mark.library
+def test_cublas_properties_of_the_real_library():
+    value = ctypes.c_int()
+    assert raw.cublasGetProperty(0, byref(value)).name == "SUCCESS"
+    assert value.value in (12, 13)
+    assert raw.cublasGetStatusName(7) == "CUBLAS_STATUS_INVALID_VALUE"
+    assert type(raw.cublasGetProperty(0, byref(value))).__doc__ == "cublasStatus_t"
