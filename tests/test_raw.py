@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import inspect
+import signal
+import threading
 from ctypes import byref
 
 import numpy as np
@@ -17,6 +19,7 @@ from pycudnn.errors import FunctionNotFound
 from pycudnn.libraries import get_library
 
 SUCCESS, BAD_PARAM = e.Status.SUCCESS, e.Status.BAD_PARAM
+FLOAT, NCHW = int(e.DataType.FLOAT), int(e.TensorFormat.NCHW)
 
 
 @pytest.fixture
@@ -125,6 +128,32 @@ def test_strings_and_numbers_come_back_as_such(functions):
     assert functions.cudnnGetVersion() // 10000 == 9
 
 
+def test_interrupt_during_a_reference_call_reaches_the_caller():
+    functions = raw.reference
+    handle = raw.cudnnHandle_t()
+    assert functions.cudnnCreate(byref(handle)) is SUCCESS
+    size = 5_000_000
+    tensor = create(functions, "Tensor", "cudnnSetTensor4dDescriptor", NCHW, FLOAT, 1, 1, 1, size)
+    values = np.zeros(size, np.float32)
+    one = ctypes.c_float(1.0)
+    arguments = (handle, tensor, values.ctypes.data, byref(one))
+
+    def scale_on_and_on():
+        for _ in range(5000):  # far longer than the timer, which fires inside a call
+            assert functions.cudnnScaleTensor(*arguments) is SUCCESS
+
+    timer = threading.Timer(0.05, signal.raise_signal, [signal.SIGINT])
+    timer.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            scale_on_and_on()
+    finally:
+        timer.join()
+    assert functions.cudnnScaleTensor(*arguments) is SUCCESS
+    functions.cudnnDestroyTensorDescriptor(tensor)
+    functions.cudnnDestroy(handle)
+
+
 def test_descriptor_of_another_type_is_a_type_error(functions):
     tensor, filter_ = create(functions, "Tensor"), create(functions, "Filter")
     with pytest.raises(TypeError, match="tensorDesc must be cudnnTensorDescriptor_t, got .*Filter"):
@@ -159,7 +188,6 @@ def test_wrong_number_of_arguments(functions, count):
 
 
 # E3: for each kind of descriptor, how to fill it and what the getters must then read.
-FLOAT, NCHW = int(e.DataType.FLOAT), int(e.TensorFormat.NCHW)
 GETTERS = [
     (
         "Tensor",
