@@ -292,7 +292,7 @@ def _load(name: str) -> LoadedLibrary:
 
     def attempts() -> Iterator[LoadedLibrary]:
         yield from _already_loaded(name)
-        present = []
+        present: list[str] = []
         for path in candidates(name):
             if not os.path.exists(path):
                 tried.append(f"{path}: not there")

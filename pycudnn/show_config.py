@@ -51,7 +51,7 @@ def _gpus() -> tuple[list[dict[str, Any]], str | None]:
     status, count = runtime.cudaGetDeviceCount()  # the one question that is safe without a driver
     if status != 0:
         return [], f"cudaGetDeviceCount returned {status.name} ({int(status)})"
-    gpus = []
+    gpus: list[dict[str, Any]] = []
     for index in range(count):
         status, properties = runtime.cudaGetDeviceProperties(index)
         if status != 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from enum import IntEnum
 from typing import Any
 
 from pycudnn.abi import cublas, cublas_enums, cudnn, cudnn_enums
@@ -25,7 +26,7 @@ HANDLES: dict[str, Any] = {
 HANDLES["cudnnBackendDescriptor_t"] = _opaque_pointer("cudnnBackendDescriptor")
 
 # Enum classes by C name; cuBLAS's headers spell the data type in three ways.
-ENUMS = {
+ENUMS: dict[str, type[IntEnum]] = {
     **cublas_enums.ENUMS,
     **cudnn_enums.ENUMS,
     "cudaDataType_t": cublas_enums.CudaDataType,
