@@ -81,7 +81,7 @@ def test_prototypes_are_those_of_the_installed_headers(declared, library):
 def test_enums_are_those_of_the_installed_headers(declared, library):
     found, module = declared[library], ENUM_MODULES[library]
     newest = _table_versions(library)[-1]
-    assert len(found.enums) > 10
+    assert len(found.enums) >= 10
     for c_name, members in found.enums.items():
         if c_name not in module.ENUMS:
             assert found.version > newest, f"{c_name}: run scripts/derive_prototypes.py"
@@ -148,15 +148,18 @@ def compile_cpp(declared, tmp_path_factory):
     # come from the script's stand-ins.
     stand_ins = tmp_path_factory.mktemp("cuda")
     for name, text in derive.FAKE_HEADERS.items():
-        real = INCLUDES["cublas"] / name
-        if name == "stdint.h" or (name == "library_types.h" and real.is_file()):
-            continue
-        (stand_ins / name).write_text(f"#pragma once\n{text}\n")
+        if name not in ("stdint.h", "library_types.h"):
+            (stand_ins / name).write_text(f"#pragma once\n{text}\n")
     # Included with quotes, CUDA's headers are looked for beside the header that includes them.
     shutil.copy(INCLUDES["cublas"] / "cublas_api.h", stand_ins)
     headers = "#include <cstddef>\n#include <cudnn.h>\n#include <cublas_api.h>\n"
-    real = [f"-I{include}" for include in INCLUDES.values()]
-    real += [f"-I{INCLUDES['cublas'].parents[1] / 'cuda_runtime' / 'include'}"]
+    # CUDA 12's wheels keep the runtime's headers in a directory of their own.
+    runtime = INCLUDES["cublas"].parents[1] / "cuda_runtime" / "include"
+    if not any(
+        (include / "library_types.h").is_file() for include in (INCLUDES["cublas"], runtime)
+    ):
+        pytest.skip("CUDA's library_types.h is not installed")
+    real = [f"-I{include}" for include in (*INCLUDES.values(), runtime)]
     errors = []
     for includes in (real, [f"-I{stand_ins}", *real]):
         command = [
