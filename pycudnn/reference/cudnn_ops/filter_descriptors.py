@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 
-from pycudnn.abi.cudnn_enums import CUDNN_DIM_MAX, DataType
+from pycudnn.abi.cudnn_enums import CUDNN_DIM_MAX, DataType, TensorFormat
 
 from ..descriptors import Filter
 from ..memory import numpy_dtype, write, write_array
@@ -28,9 +28,12 @@ _DATA_TYPES = (
 )
 
 
-def _set(descriptor: Filter, data_type: int, tensor_format: int, shape: tuple[int, ...]) -> None:
+def _checked(data_type: int, tensor_format: int) -> tuple[DataType, TensorFormat]:
     layout = checked_format(tensor_format, data_type)
-    dtype = checked_data_type(data_type, _DATA_TYPES, "filter")
+    return checked_data_type(data_type, _DATA_TYPES, "filter"), layout
+
+
+def _set(descriptor: Filter, dtype: DataType, layout: TensorFormat, shape: tuple[int, ...]) -> None:
     if math.prod(shape) * numpy_dtype(dtype).itemsize >= 2**63:
         raise not_supported(f"a filter of {shape} has more bytes than memory has addresses")
     descriptor.dtype, descriptor.format, descriptor.shape = dtype, layout, shape
@@ -41,8 +44,9 @@ def set_filter_4d(
     descriptor: Filter, data_type: int, tensor_format: int, k: int, c: int, h: int, w: int
 ) -> None:
     """K output channels, C input channels, and the window."""
+    dtype, layout = _checked(data_type, tensor_format)
     check_positive((k, c, h, w), "(k, c, h, w)")
-    _set(descriptor, data_type, tensor_format, (k, c, h, w))
+    _set(descriptor, dtype, layout, (k, c, h, w))
 
 
 @implements("cudnnSetFilterNdDescriptor")
@@ -50,7 +54,8 @@ def set_filter_nd(
     descriptor: Filter, data_type: int, tensor_format: int, count: int, dims: int
 ) -> None:
     """3 to 8 dimensions."""
-    _set(descriptor, data_type, tensor_format, checked_dims(dims, count, 3, "filterDimA"))
+    dtype, layout = _checked(data_type, tensor_format)
+    _set(descriptor, dtype, layout, checked_dims(dims, count, 3, "filterDimA"))
 
 
 @implements("cudnnGetFilter4dDescriptor")

@@ -209,6 +209,7 @@ def _largest_gradient(pooling: Pooling, x: Array, dy: Array, dx: Array) -> None:
     largest = np.empty(dy.shape, x.dtype)
     _largest(pooling, x, largest)
     has_nan = bool(np.isnan(largest).any())
+    disjoint = all(w <= s for w, s in zip(pooling.window, pooling.stride, strict=True))
     unassigned = np.ones(dy.shape, np.bool_)
     for outputs, inputs in _taps(pooling, x, dy):
         hit = x[inputs] == largest[outputs]
@@ -216,7 +217,10 @@ def _largest_gradient(pooling: Pooling, x: Array, dy: Array, dx: Array) -> None:
             hit |= np.isnan(x[inputs]) & np.isnan(largest[outputs])
         hit &= unassigned[outputs]
         unassigned[outputs] ^= hit
-        dx[inputs] += keep_where(hit, dy[outputs])
+        if disjoint:  # no other window has a share in these
+            keep_where(hit, dy[outputs], out=dx[inputs])
+        else:
+            dx[inputs] += keep_where(hit, dy[outputs])
 
 
 def _is_max(pooling: Pooling) -> bool:
