@@ -23,12 +23,12 @@ Addresses of memory are trusted, as in C. The modules follow the headers: ``cudn
 
 from __future__ import annotations
 
-from . import cudnn_graph, cudnn_ops
+from . import cublas, cudnn_cnn, cudnn_graph, cudnn_ops
 from .runtime import address, live_objects, take_pending
 
-__all__ = ["address", "cudnn_ops", "live_objects", "take_pending", "version"]
+__all__ = ["address", "cudnn_cnn", "cudnn_ops", "live_objects", "take_pending", "version"]
 
-_VERSIONS = {"cudnn": cudnn_graph.VERSION}
+_VERSIONS = {"cudnn": cudnn_graph.VERSION, "cublas": cublas.VERSION}
 
 
 def version(library: str) -> int:

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Everything that needs a GPU machine, offline and with the current interpreter: build in place, run
+# the whole suite, check one training step for memory errors, run the quick benchmarks.
+#
+#   scripts/gpu_run.sh [OUTPUT]      results as JSON and logs, default benchmarks/results
+set -uo pipefail
+cd "$(dirname "$0")/.."
+output=$(mkdir -p "${1:-benchmarks/results}" && cd "${1:-benchmarks/results}" && pwd)
+python=${PYTHON:-python3}
+export PYTHONPATH="$PWD:$PWD/benchmarks${PYTHONPATH:+:$PYTHONPATH}"
+failed=0
+
+step() {
+    echo "== $*"
+    "$@" || { echo "== failed ($?): $*"; failed=1; }
+}
+
+step "$python" setup.py --quiet build_ext --inplace
+step "$python" -m pycudnn
+step "$python" -m pytest -q -p no:cacheprovider
+if command -v compute-sanitizer >/dev/null; then
+    step compute-sanitizer --tool memcheck --error-exitcode 9 --print-limit 20 \
+        "$python" examples/train.py --backend cuda --steps 1
+fi
+for benchmark in call_overhead train_step accuracy; do
+    step "$python" "benchmarks/$benchmark.py" --output "$output"
+done
+exit $failed

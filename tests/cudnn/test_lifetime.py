@@ -1,0 +1,208 @@
+"""Who frees what and when: closing under use, interpreter exit, Ctrl-C, garbage."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import warnings
+
+import numpy as np
+import pytest
+
+from pycudnn import cudnn, reference
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+def run_python(code: str, **options) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": ROOT}
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True, text=True, env=environment, timeout=120, **options,
+    )  # fmt: skip
+
+
+def test_h2_use_after_close_of_a_handle(context):
+    with cudnn.Handle(context.device) as handle:
+        pass
+    handle.close()
+    assert handle.closed
+    desc = cudnn.TensorDescriptor((1, 1, 1, 4), library=context.cudnn.library)
+    with pytest.raises(ValueError, match="closed"):
+        cudnn.scale_tensor(handle, desc, None, 1.0)
+    with pytest.raises(ValueError, match="closed"):
+        _ = handle.stream
+
+
+def test_a_forgotten_handle_warns():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        handle = cudnn.Handle(library="reference")
+        del handle
+        gc.collect()
+    assert [str(item.message) for item in caught if item.category is ResourceWarning][0].startswith(
+        "unclosed <cudnn.Handle"
+    )
+
+
+def test_handles_in_cycles_are_freed():
+    gc.collect()
+    cudnn.TensorDescriptor((1, 1, 1, 1), library="reference").close()
+    before = reference.live_objects()
+    for _ in range(20):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            handle = cudnn.Handle(library="reference")
+            holder = {"handle": handle}
+            holder["self"] = holder
+            del handle, holder
+            gc.collect()
+    cudnn.TensorDescriptor((1, 1, 1, 1), library="reference").close()
+    assert reference.live_objects() == before
+
+
+def test_close_during_a_call_takes_effect_after_it():
+    """Another thread closes everything while the call runs; the call finishes and is right."""
+    x = np.random.default_rng(0).standard_normal((64, 64, 32, 32)).astype(np.float32)
+    y = np.full_like(x, np.nan)
+    for _ in range(5):
+        handle = cudnn.Handle(library="reference")
+        desc = cudnn.TensorDescriptor.like(x, library="reference")
+        activation = cudnn.ActivationDescriptor(cudnn.ActivationMode.TANH, library="reference")
+        started = threading.Event()
+
+        def close_all(
+            handle=handle, desc=desc, activation=activation, started=started
+        ) -> None:
+            started.wait()
+            time.sleep(0.002)
+            for item in (desc, activation, handle):
+                item.close()
+
+        thread = threading.Thread(target=close_all)
+        thread.start()
+        started.set()
+        cudnn.activation_forward(handle, activation, desc, x, desc, y)
+        thread.join()
+        np.testing.assert_allclose(y, np.tanh(x), atol=1e-6)
+        with pytest.raises(ValueError, match="closed"):
+            cudnn.activation_forward(handle, activation, desc, x, desc, y)
+
+
+def test_h5_garbage_collection_in_many_threads():
+    """Finalisers take no lock: no deadlock with the collector running at every allocation."""
+    threshold = gc.get_threshold()
+    stop = time.monotonic() + 2
+    x = np.ones((1, 1, 2, 2), np.float32)
+
+    def work() -> None:
+        with cudnn.Handle(library="reference") as handle:
+            while time.monotonic() < stop:
+                desc = cudnn.TensorDescriptor((1, 1, 2, 2), library="reference")
+                cycle = [desc]
+                cycle.append(cycle)
+                cudnn.scale_tensor(handle, desc, x, 1.0)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    gc.set_threshold(1)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+    finally:
+        gc.set_threshold(*threshold)
+    assert not any(thread.is_alive() for thread in threads)
+
+
+EXIT = """
+    import threading, time
+    from pycudnn import cudnn
+    library = "{library}"
+    descriptors = [cudnn.TensorDescriptor((1, 2, 3, 4), library=library) for _ in range(50)]
+    conv = cudnn.ConvolutionDescriptor(library=library)
+    cycle = [cudnn.PoolingDescriptor(2, library=library)]
+    cycle.append(cycle)
+    if {handle}:
+        handle = cudnn.Handle(library=library)
+    def spin():
+        pooling = cudnn.PoolingDescriptor(2, library=library)
+        x_desc = cudnn.TensorDescriptor((1, 2, 4, 4), library=library)
+        while True:
+            cudnn.get_pooling_forward_output_dim(pooling, x_desc)
+            cudnn.TensorDescriptor((1, 2, 3, 4), library=library)
+    for _ in range({threads}):
+        threading.Thread(target=spin, daemon=True).start()
+    time.sleep(0.05)
+"""
+
+
+@pytest.mark.parametrize("threads", [0, 3])
+def test_exit_with_live_objects_is_clean(library, threads):
+    """20 of 20 interpreter exits with global objects and running threads: code 0 and silent."""
+    from conftest import GPU_MISSING
+
+    handle = library == "reference" or GPU_MISSING is None
+    code = EXIT.format(library=library, threads=threads, handle=handle)
+    for _ in range(20):
+        done = run_python(code)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_ctrl_c_during_a_reference_call_reaches_the_caller():
+    done = run_python("""
+        import os, signal, threading, time
+        import numpy as np
+        from pycudnn import cudnn
+        x = np.ones((64, 64, 56, 56), np.float32)
+        y = np.empty_like(x)
+        desc = cudnn.TensorDescriptor.like(x, library="reference")
+        tanh = cudnn.ActivationDescriptor(cudnn.ActivationMode.TANH, library="reference")
+        with cudnn.Handle(library="reference") as handle:
+            interrupts = 0
+            for _ in range(20):
+                threading.Timer(0.03, os.kill, (os.getpid(), signal.SIGINT)).start()
+                try:
+                    while True:
+                        cudnn.activation_forward(handle, tanh, desc, x, desc, y)
+                except KeyboardInterrupt:
+                    interrupts += 1
+            cudnn.activation_forward(handle, tanh, desc, x, desc, y)
+        assert np.allclose(y, np.tanh(1.0))
+        print(interrupts)
+    """)
+    assert (done.stdout, done.stderr) == ("20\n", "")
+
+
+def test_eight_threads_on_one_handle_and_on_their_own(context, rng):
+    """A handle serialises its calls; results are those of one thread."""
+    from pycudnn import from_numpy, zeros
+
+    shape = (4, 3, 17, 19)
+    desc = cudnn.TensorDescriptor(shape, library=context.cudnn.library)
+    sigmoid = cudnn.ActivationDescriptor(
+        cudnn.ActivationMode.SIGMOID, library=context.cudnn.library
+    )
+    arrays = [rng.standard_normal(shape).astype(np.float32) for _ in range(8)]
+    failures: list[float] = []
+
+    def work(array: np.ndarray) -> None:
+        x = from_numpy(array, device=context.device)
+        y = zeros(shape, "float32", device=context.device)
+        for _ in range(25):
+            cudnn.activation_forward(context.cudnn, sigmoid, desc, x, desc, y)
+        exact = 1 / (1 + np.exp(-array.astype(np.float64)))
+        failures.append(float(np.abs(y.numpy(context.stream) - exact).max()))
+
+    threads = [threading.Thread(target=work, args=(array,)) for array in arrays]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(failures) == 8
+    assert max(failures) < 1e-6
