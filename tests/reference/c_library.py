@@ -11,7 +11,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from pycudnn import abi, loader, reference
-from pycudnn.abi.cudnn_enums import DataType
+from pycudnn.abi.cudnn_enums import DataType, Status
 from pycudnn.abi.types import HANDLES
 
 NUMPY_TYPES: dict[DataType, Any] = {
@@ -23,7 +23,7 @@ NUMPY_TYPES: dict[DataType, Any] = {
     DataType.INT32: np.int32,
     DataType.UINT8: np.uint8,
 }
-# Unit round-off of one operation whose result is stored in the type.
+# A unit in the last place of 1.0.
 ROUNDING = {
     DataType.FLOAT: 2.0**-23,
     DataType.DOUBLE: 2.0**-52,
@@ -45,6 +45,8 @@ class CLibrary:
         self._functions: dict[str, Any] = {}
 
     def __getattr__(self, name: str) -> Any:
+        if not name.startswith("cudnn"):
+            raise AttributeError(name)
         if name not in self._functions:
             if self.backend == "reference":
                 address = reference.address("cudnn", name)
@@ -59,6 +61,14 @@ class CLibrary:
     def check(self, name: str, *arguments: Any) -> None:
         status = getattr(self, name)(*arguments)
         assert status == 0, f"{name} returned {status}: {self.last_error()}"
+
+    def supports(self, name: str, *arguments: Any) -> bool:
+        """Like `check`, but the real cuDNN may answer NOT_SUPPORTED: False then."""
+        status = getattr(self, name)(*arguments)
+        if status == Status.NOT_SUPPORTED and self.backend == "cuda":
+            return False
+        assert status == 0, f"{name} returned {status}: {self.last_error()}"
+        return True
 
     def last_error(self) -> str:
         text = ctypes.create_string_buffer(2000)
@@ -200,3 +210,37 @@ def layouts(shape: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
 def rounded(values: Any, data_type: DataType) -> np.ndarray[Any, Any]:
     """float64 of what the data type can hold of `values`."""
     return np.asarray(values).astype(NUMPY_TYPES[data_type]).astype(np.float64)
+
+
+def assert_close(
+    got: np.ndarray[Any, Any], want: Any, data_type: DataType, ulps: float | None = None
+) -> None:
+    """Equal up to `ulps` units in the last place of the largest value; NaN where NaN.
+
+    By default 8 for float and double, which the library computes in, and 1 for half types, which
+    it stores in only.
+    """
+    if ulps is None:
+        ulps = 1 if data_type in (DataType.HALF, DataType.BFLOAT16) else 8
+    want = np.asarray(want, np.float64)
+    finite = np.abs(want[np.isfinite(want)])
+    largest = max(1.0, finite.max()) if finite.size else 1.0
+    tolerance = ulps * ROUNDING[data_type] * largest
+    np.testing.assert_allclose(got, want, rtol=0, atol=tolerance, equal_nan=True)
+
+
+FLOATING = [DataType.FLOAT, DataType.DOUBLE, DataType.HALF, DataType.BFLOAT16]
+LAYOUTS = ["NCHW", "NHWC", "padded", "transposed"]
+# (alpha, beta); with beta 0 the output holds NaN before the call.
+SCALES = [(1.0, 0.0), (2.5, 0.0), (-0.5, 1.0), (1.0, -1.5)]
+
+
+def before(rng: np.random.Generator, shape: tuple[int, ...], beta: float) -> np.ndarray[Any, Any]:
+    """What the output holds before a call: NaN if nobody may read it."""
+    return np.full(shape, np.nan) if beta == 0 else rng.standard_normal(shape)
+
+
+def blended(want: Any, alpha: float, beta: float, old: Any) -> np.ndarray[Any, Any]:
+    """alpha * want + beta * old, where beta == 0 does not look at old."""
+    scaled = alpha * np.asarray(want, np.float64)
+    return scaled if beta == 0 else scaled + beta * np.asarray(old, np.float64)
