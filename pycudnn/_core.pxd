@@ -81,7 +81,7 @@ cdef class PoolingDescriptor(Owned):
 
 
 cdef class ActivationDescriptor(Owned):
-    pass
+    cdef int mode_code
 
 
 cdef class DropoutDescriptor(Owned):

@@ -79,7 +79,8 @@ class PoolingDescriptor(Owned):
     ndim: int
     def _set_ndim(self, ndim: int) -> None: ...
 
-class ActivationDescriptor(Owned): ...
+class ActivationDescriptor(Owned):
+    def _set_mode(self, mode: int) -> None: ...
 
 class DropoutDescriptor(Owned):
     states: Any

@@ -356,6 +356,9 @@ cdef class PoolingDescriptor(Owned):
 cdef class ActivationDescriptor(Owned):
     """Base of ``cudnn.ActivationDescriptor``."""
 
+    def _set_mode(self, int mode):
+        self.mode_code = mode
+
 
 cdef class DropoutDescriptor(Owned):
     """Base of ``cudnn.DropoutDescriptor``; keeps the random states alive."""
@@ -612,6 +615,8 @@ cdef class ColdCall:
 
 cdef enum:
     DOUBLE = 1          # CUDNN_DATA_DOUBLE
+    IDENTITY = 5        # CUDNN_ACTIVATION_IDENTITY
+    PRECOMPUTED = 1     # CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM
     FORWARD = 0
     BACKWARD_DATA = 1
     BACKWARD_FILTER = 2
@@ -955,6 +960,9 @@ def convolution_bias_activation_forward(
         use(&frame, activation)
         use(&frame, y_desc)
         check_ranks(conv, x_desc, w_desc)
+        if activation.mode_code == IDENTITY and algo != PRECOMPUTED:
+            raise ValueError("the identity activation takes the algorithm IMPLICIT_PRECOMP_GEMM "
+                             f"({PRECOMPUTED}) only, got {algo}")
         x_data = tensor(&frame, x_desc, x, "x", False)
         w_data = tensor(&frame, w_desc, w, "w", False)
         z_data = tensor(&frame, z_desc, z, "z", False)

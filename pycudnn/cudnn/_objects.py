@@ -69,10 +69,10 @@ def member(kind: type[E], value: Any, name: str) -> E:
 
 
 def shape_of(value: Any, name: str) -> tuple[int, ...]:
-    """Dimensions of a tensor or filter: 1 to 8 of them, each at least 1."""
+    """Dimensions of a tensor or filter: 2 to 8 of them, each at least 1."""
     shape = integers(value, name, 1)
-    if not isinstance(value, Iterable) or not 1 <= len(shape) <= CUDNN_DIM_MAX:
-        raise ValueError(f"{name} must have 1 to {CUDNN_DIM_MAX} dimensions, got {value!r}")
+    if not isinstance(value, Iterable) or not 2 <= len(shape) <= CUDNN_DIM_MAX:
+        raise ValueError(f"{name} must have 2 to {CUDNN_DIM_MAX} dimensions, got {value!r}")
     return shape
 
 

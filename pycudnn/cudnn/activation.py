@@ -16,6 +16,7 @@ class ActivationDescriptor(_core.ActivationDescriptor):
 
     ``coefficient`` is the ceiling of CLIPPED_RELU, alpha of ELU and beta of SWISH (set through
     cudnnSetActivationDescriptorSwishBeta); other modes ignore it. ValueError unless it is finite.
+    IDENTITY is for ``convolution_bias_activation_forward`` alone, as in cuDNN.
     """
 
     library: Library
@@ -40,6 +41,7 @@ class ActivationDescriptor(_core.ActivationDescriptor):
             call("cudnnSetActivationDescriptor", self, mode, nan, coefficient)
             if mode == ActivationMode.SWISH:
                 call("cudnnSetActivationDescriptorSwishBeta", self, coefficient)
+            self._set_mode(mode)
 
         construct(self, found, "ActivationDescriptor", set_up)
 

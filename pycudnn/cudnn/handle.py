@@ -34,13 +34,17 @@ class Handle(_core.CudnnHandle):
             device = Device(found.backend)
         elif device.backend != found.backend:
             raise ValueError(f"device must be a {found.backend} device, got {device!r}")
-        device.activate()
         pointer = ctypes_type("cudnnHandle_t")()
-        with _core.ColdCall(found) as call:
-            call("cudnnCreate", ctypes.byref(pointer))
-        self._own(found, ctypes.cast(pointer, ctypes.c_void_p).value, "cudnnDestroy")
-        self._place(device, device.index)
-        self.stream = device.default_stream if stream is None else stream
+        with device.activate():
+            with _core.ColdCall(found) as call:
+                call("cudnnCreate", ctypes.byref(pointer))
+            self._own(found, ctypes.cast(pointer, ctypes.c_void_p).value, "cudnnDestroy")
+            self._place(device, device.index)
+        try:
+            self.stream = device.default_stream if stream is None else stream
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def stream(self) -> Stream:

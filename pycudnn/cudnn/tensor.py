@@ -19,7 +19,7 @@ _MAX_BYTES = 2**62
 class TensorDescriptor(_core.TensorDescriptor):
     """Shape, strides and data type of a tensor (cudnnSetTensor4dDescriptor and its kind).
 
-    ``shape`` is (N, C, H, W) or (N, C, D, H, W), or 1 to 8 dimensions; ``dtype`` a DataType, a
+    ``shape`` is (N, C, H, W) or (N, C, D, H, W), or 2 to 8 dimensions; ``dtype`` a DataType, a
     NumPy dtype or its name. Either ``format`` gives the order in memory, or ``strides`` gives a
     stride in elements per dimension. What the properties tell is read back from the library.
 

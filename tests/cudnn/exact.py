@@ -90,7 +90,8 @@ def convolution_filter(
     for cs, ks in _groups(x, dw, groups):
         xg, dyg, dwg = x[:, cs], dy[:, ks], dw[ks]
         for tap, reads, writes in _conv_taps(x, dw, dy.shape, settings):
-            dwg[tap] += np.einsum("nk...,nc...->kc", dyg[writes], xg[reads])
+            axes = (0, *range(2, x.ndim))
+            dwg[tap] += np.tensordot(dyg[writes], xg[reads], (axes, axes))
     return dw
 
 

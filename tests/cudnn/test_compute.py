@@ -55,7 +55,7 @@ class Bench:
 
     def _view(self, flat, desc):
         steps = [step * self.dtype.itemsize for step in desc.strides]
-        return np.ndarray(desc.shape, self.dtype, buffer=flat.data, strides=steps)
+        return np.lib.stride_tricks.as_strided(flat, desc.shape, steps)
 
     def put(self, desc, values):
         flat = self._flat(desc)
@@ -396,7 +396,9 @@ def test_c13_convolution_bias_activation(context, rng, mode):
 @pytest.mark.parametrize(
     ("format", "slack"), [(NCHW, None), (NHWC, None), (NCHW, 3)], ids=["nchw", "nhwc", "strided"]
 )
-@pytest.mark.parametrize("mode", [mode.name for mode in cudnn.ActivationMode])
+@pytest.mark.parametrize(
+    "mode", [mode.name for mode in cudnn.ActivationMode if mode != cudnn.ActivationMode.IDENTITY]
+)
 def test_activation(context, rng, mode, dtype, format, slack):
     bench = Bench(context, rng, dtype, format, slack)
     shape = (3, 4, 5, 6)
