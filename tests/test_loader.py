@@ -112,6 +112,9 @@ PRINT = """\
 library = loader.load({name!r})
 print(library.path, library.version, library.cuda_major, library.origin)
 """
+OPENED = """\
+print(*{{line.split()[-1] for line in open("/proc/self/maps") if "{part}" in line}})
+"""
 
 
 @pytest.mark.library
@@ -155,8 +158,10 @@ def test_l2_error_lists_every_path_tried_and_what_to_install(tmp_path, name):
 def test_l5_cudnn_that_fits_the_driver(tmp_path, driver, order, supported):
     paths = {cuda: build_cudnn(tmp_path / str(cuda) / "nvidia/cudnn/lib", cuda) for cuda in order}
     first = [tmp_path / str(cuda) for cuda in order]
-    output = run(PRINT.format(name="cudnn"), first=first, LD_LIBRARY_PATH=driver(supported))
-    assert output.split() == [str(paths[supported]), "90702", str(supported), "wheel"]
+    code = PRINT.format(name="cudnn") + OPENED.format(part="libcudnn.so")
+    found, opened = run(code, first=first, LD_LIBRARY_PATH=driver(supported)).splitlines()
+    assert found.split() == [str(paths[supported]), "90702", str(supported), "wheel"]
+    assert opened == str(paths[supported])  # the other one would have left its parts behind
 
 
 @linux_only

@@ -229,10 +229,11 @@ def test_struct_layouts_are_those_of_gcc(declared, compile_cpp):
         name = struct.__name__
         lines.append(f'static_assert(sizeof({name}) == {ctypes.sizeof(struct)}, "{name}");')
         fields = [*getattr(struct.__base__, "_fields_", []), *struct.__dict__.get("_fields_", [])]
-        for field in fields:
-            offset = getattr(struct, field[0]).offset
+        for field, type_, *_ in fields:
+            value = f"(({name} *)0)->{field}"
             lines.append(
-                f'static_assert(offsetof({name}, {field[0]}) == {offset}, "{name}.{field[0]}");'
+                f"static_assert(offsetof({name}, {field}) == {getattr(struct, field).offset} && "
+                f'sizeof({value}) == {ctypes.sizeof(type_)}, "{name}.{field}");'
             )
     assert len(lines) == 45  # 7 structs and their 38 fields
     result = compile_cpp("\n".join(lines))
