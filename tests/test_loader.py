@@ -293,8 +293,13 @@ def test_e4_library_that_lacks_symbols_still_loads(tmp_path):
         library.address("cudnnSetRNNDescriptor_v6")
     except errors.FunctionNotFound as error:
         print(error)
+    from pycudnn.show_config import coverage
+    print(*[(row["header"], row["exported"]) for row in coverage()])
     """
-    numbers, lacking, removed = run(code, first=[tmp_path]).splitlines()
+    numbers, lacking, removed, exported = run(code, first=[tmp_path]).splitlines()
+    assert exported == (
+        "('cudnn_graph', 2) ('cudnn_ops', 0) ('cudnn_cnn', 0) ('cudnn_adv', 0) ('cublas_api', None)"
+    )
     assert numbers == "90702 90702"
     assert "cudnnBackendPopulateCudaGraph needs cudnn 9.5.0 or newer" in lacking
     assert removed == ("cudnnSetRNNDescriptor_v6 is not in cuDNN 9.x; use cudnnSetRNNDescriptor_v8")
