@@ -55,10 +55,11 @@ def set_dropout(
 ) -> None:
     """Set the probability of dropping an element, and seed the generator in `states`.
 
-    With `states` NULL only the probability is set.
+    With `states` NULL the descriptor keeps the buffer that it has, and the generator goes on.
     """
     if not states:
         descriptor.probability = _checked_probability(probability)
+        descriptor.seed = seed
         return
     restore_dropout(descriptor, handle, probability, states, size, seed)
     contents = _States.from_address(states)

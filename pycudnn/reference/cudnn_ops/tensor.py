@@ -63,17 +63,17 @@ def transform_tensor(
 ) -> None:
     """``y = alpha * x + beta * y`` for tensors of one shape whose strides may differ.
 
-    Their data types may differ too, other than float16 from bfloat16; into int8 values are
-    rounded and saturated. It is the type of x that decides the type of alpha and beta.
+    Their data types may differ too; into int8 values are rounded and saturated. It is the type of
+    x that decides the type of alpha and beta. Two conversions are refused: between float16 and
+    bfloat16, as cuDNN does, and from another type to float64, where cuDNN 9 gives wrong numbers.
     """
     if x_desc.shape != y_desc.shape:
         raise bad_param(f"x and y differ in shape: {x_desc.shape} and {y_desc.shape}")
     check_type(x_desc, "x", FORWARD)
     check_type(y_desc, "y", FORWARD)
-    if {x_desc.dtype, y_desc.dtype} == {DataType.HALF, DataType.BFLOAT16}:
-        raise not_supported("x and y are HALF and BFLOAT16: no conversion between these")
+    types = x_desc.dtype, y_desc.dtype
+    if set(types) == {DataType.HALF, DataType.BFLOAT16} or types[1] == DataType.DOUBLE != types[0]:
+        raise not_supported(f"no conversion from {types[0].name} to {types[1].name}")
     source, out = load(x, x_desc, "x"), view(y, y_desc, "y")
     scale = read_scalar(alpha, x_desc.dtype, "alpha"), read_scalar(beta, x_desc.dtype, "beta")
-    if out.dtype == np.float64:
-        source = source.astype(np.float64)
     blend(out, source, *scale)
