@@ -812,7 +812,10 @@ def convolution_forward(CudnnHandle handle not None, TensorDescriptor x_desc not
     """
     cdef Frame frame
     cdef Scalars scalars
-    cdef void *x_data, *w_data, *y_data, *space
+    cdef void* x_data
+    cdef void* w_data
+    cdef void* y_data
+    cdef void* space
     cdef size_t needed = 0, space_bytes
     cdef int status
     cdef cudnnConvolutionForward_fn call
@@ -856,7 +859,10 @@ def convolution_backward_data(CudnnHandle handle not None, FilterDescriptor w_de
     """
     cdef Frame frame
     cdef Scalars scalars
-    cdef void *w_data, *dy_data, *dx_data, *space
+    cdef void* w_data
+    cdef void* dy_data
+    cdef void* dx_data
+    cdef void* space
     cdef size_t needed = 0, space_bytes
     cdef int status
     cdef cudnnConvolutionBackwardData_fn call
@@ -900,7 +906,10 @@ def convolution_backward_filter(CudnnHandle handle not None, TensorDescriptor x_
     """
     cdef Frame frame
     cdef Scalars scalars
-    cdef void *x_data, *dy_data, *dw_data, *space
+    cdef void* x_data
+    cdef void* dy_data
+    cdef void* dw_data
+    cdef void* space
     cdef size_t needed = 0, space_bytes
     cdef int status
     cdef cudnnConvolutionBackwardFilter_fn call
@@ -946,7 +955,12 @@ def convolution_bias_activation_forward(
     """
     cdef Frame frame
     cdef Scalars scalars
-    cdef void *x_data, *w_data, *z_data, *bias_data, *y_data, *space
+    cdef void* x_data
+    cdef void* w_data
+    cdef void* z_data
+    cdef void* bias_data
+    cdef void* y_data
+    cdef void* space
     cdef size_t needed = 0, space_bytes
     cdef int status
     cdef cudnnConvolutionBiasActivationForward_fn call
@@ -998,7 +1012,8 @@ cdef int map_tensor(int slot, str function, CudnnHandle handle, TensorDescriptor
     """f(handle, alpha, aDesc, A, beta, cDesc, C): the shape that four functions share."""
     cdef Frame frame
     cdef Scalars scalars
-    cdef void *a_data, *c_data
+    cdef void* a_data
+    cdef void* c_data
     cdef int status
     cdef map_fn call
     begin(&frame, handle.library, handle)
@@ -1046,57 +1061,43 @@ def transform_tensor(CudnnHandle handle not None, TensorDescriptor x_desc not No
                alpha, beta)
 
 
-ctypedef int (*fill_fn)(void*, const void*, void*, const void*) noexcept nogil
 ctypedef int (*rescale_fn)(void*, const void*, void*, const void*) noexcept nogil
 
 
-def set_tensor(CudnnHandle handle not None, TensorDescriptor y_desc not None, y, value) -> None:
-    """Every element of y becomes ``value``, taken in y's data type (cudnnSetTensor)."""
-    cdef Frame frame
-    cdef void* y_data
-    cdef int status
-    cdef cudnnSetTensor_fn call
-    from pycudnn import dtypes
-
-    element = dtypes.scalar_bytes(value, y_desc.dtype)
-    cdef const char* element_data = element
-    begin(&frame, handle.library, handle)
-    try:
-        use(&frame, y_desc)
-        y_data = tensor(&frame, y_desc, y, "y", True)
-        call = <cudnnSetTensor_fn> handle.library.get(SET_TENSOR, "cudnnSetTensor")
-        with nogil:
-            enter(handle)
-            status = call(handle.pointer, y_desc.pointer, y_data, <const void*> element_data)
-            leave(handle)
-        if status != 0:
-            fail(handle.library, "cudnnSetTensor", status, (("y_desc", y_desc),))
-    finally:
-        end(&frame)
-
-
-def scale_tensor(CudnnHandle handle not None, TensorDescriptor y_desc not None, y,
-                 alpha) -> None:
-    """y = alpha y (cudnnScaleTensor)."""
+cdef int rescale(int slot, str function, CudnnHandle handle, TensorDescriptor y_desc, y,
+                 factor) except -1:
+    """f(handle, yDesc, y, factor); the factor is a double for double tensors, else a float."""
     cdef Frame frame
     cdef Scalars scalars
     cdef void* y_data
     cdef int status
-    cdef cudnnScaleTensor_fn call
+    cdef rescale_fn call
     begin(&frame, handle.library, handle)
     try:
         use(&frame, y_desc)
         y_data = tensor(&frame, y_desc, y, "y", True)
-        scale(&scalars, alpha, 0.0, y_desc.dtype)
-        call = <cudnnScaleTensor_fn> handle.library.get(SCALE_TENSOR, "cudnnScaleTensor")
+        scale(&scalars, factor, 0.0, y_desc.dtype)
+        call = <rescale_fn> handle.library.get(slot, function)
         with nogil:
             enter(handle)
             status = call(handle.pointer, y_desc.pointer, y_data, scalars.alpha)
             leave(handle)
         if status != 0:
-            fail(handle.library, "cudnnScaleTensor", status, (("y_desc", y_desc),))
+            fail(handle.library, function, status, (("y_desc", y_desc),))
     finally:
         end(&frame)
+    return 0
+
+
+def set_tensor(CudnnHandle handle not None, TensorDescriptor y_desc not None, y, value) -> None:
+    """Every element of y becomes ``value`` (cudnnSetTensor)."""
+    rescale(SET_TENSOR, "cudnnSetTensor", handle, y_desc, y, number(value, "value"))
+
+
+def scale_tensor(CudnnHandle handle not None, TensorDescriptor y_desc not None, y,
+                 alpha) -> None:
+    """y = alpha y (cudnnScaleTensor)."""
+    rescale(SCALE_TENSOR, "cudnnScaleTensor", handle, y_desc, y, alpha)
 
 
 ctypedef int (*pointwise_fn)(void*, void*, const void*, const void*, const void*, const void*,
@@ -1111,7 +1112,8 @@ cdef int apply(int slot, str function, CudnnHandle handle, Owned operation,
     """y = alpha f(x) + beta y for a descriptor that says f (activation, pooling)."""
     cdef Frame frame
     cdef Scalars scalars
-    cdef void *x_data, *y_data
+    cdef void* x_data
+    cdef void* y_data
     cdef int status
     cdef pointwise_fn call
     begin(&frame, handle.library, handle)
@@ -1143,7 +1145,10 @@ cdef int apply_backward(int slot, str function, CudnnHandle handle, Owned operat
     """dx = alpha f'(x, y) dy + beta dx for a descriptor that says f (activation, pooling)."""
     cdef Frame frame
     cdef Scalars scalars
-    cdef void *y_data, *dy_data, *x_data, *dx_data
+    cdef void* y_data
+    cdef void* dy_data
+    cdef void* x_data
+    cdef void* dx_data
     cdef int status
     cdef pointwise_backward_fn call
     begin(&frame, handle.library, handle)
@@ -1229,7 +1234,8 @@ def softmax_forward(CudnnHandle handle not None, int algorithm, int mode,
     """
     cdef Frame frame
     cdef Scalars scalars
-    cdef void *x_data, *y_data
+    cdef void* x_data
+    cdef void* y_data
     cdef int status
     cdef cudnnSoftmaxForward_fn call
     check_softmax(algorithm, mode)
@@ -1260,7 +1266,9 @@ def softmax_backward(CudnnHandle handle not None, int algorithm, int mode,
     """dx = alpha (gradient of the input) + beta dx (cudnnSoftmaxBackward); y is the forward's."""
     cdef Frame frame
     cdef Scalars scalars
-    cdef void *y_data, *dy_data, *dx_data
+    cdef void* y_data
+    cdef void* dy_data
+    cdef void* dx_data
     cdef int status
     cdef cudnnSoftmaxBackward_fn call
     check_softmax(algorithm, mode)
@@ -1316,7 +1324,9 @@ cdef int drop(int slot, str function, CudnnHandle handle, DropoutDescriptor drop
               TensorDescriptor a_desc, a, str a_name, TensorDescriptor c_desc, c, str c_name,
               reserve_space) except -1:
     cdef Frame frame
-    cdef void *a_data, *c_data, *reserve
+    cdef void* a_data
+    cdef void* c_data
+    cdef void* reserve
     cdef size_t needed = 0
     cdef int status
     cdef drop_fn call

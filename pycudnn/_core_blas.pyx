@@ -312,7 +312,12 @@ cdef int multiply(int slot, str function, BlasHandle handle, transa, transb, m, 
     cdef size_t b_span = matrix(b_rows, b_columns, ld_b)
     cdef size_t c_span = matrix(rows, columns, ld_c)
     cdef int mode, status
-    cdef void *address, *a_data, *b_data, *c_data, *alpha_data, *beta_data
+    cdef void* address
+    cdef void* a_data
+    cdef void* b_data
+    cdef void* c_data
+    cdef void* alpha_data
+    cdef void* beta_data
     if batch != NULL and batch.count:
         a_span = repeated(a_span, "stride_a", batch.stride_a, batch.count)
         b_span = repeated(b_span, "stride_b", batch.stride_b, batch.count)
@@ -476,7 +481,11 @@ cdef int add_matrices(int slot, str function, int dtype, BlasHandle handle, tran
     cdef int ld_b = leading(ldb, "ldb", b_rows)
     cdef int ld_c = leading(ldc, "ldc", rows)
     cdef int mode, status
-    cdef void *a_data, *b_data, *c_data, *alpha_data, *beta_data
+    cdef void* a_data
+    cdef void* b_data
+    cdef void* c_data
+    cdef void* alpha_data
+    cdef void* beta_data
     cdef cublasSgeam_fn call
     start(&frame, handle)
     try:
@@ -532,7 +541,11 @@ cdef int multiply_vector(int slot, str function, int dtype, BlasHandle handle, t
     cdef int rows = size(m, "m"), columns = size(n, "n"), ld = leading(lda, "lda", rows)
     cdef int inc_x = increment(incx, "incx"), inc_y = increment(incy, "incy")
     cdef int mode, status
-    cdef void *a_data, *x_data, *y_data, *alpha_data, *beta_data
+    cdef void* a_data
+    cdef void* x_data
+    cdef void* y_data
+    cdef void* alpha_data
+    cdef void* beta_data
     cdef cublasSgemv_v2_fn call
     start(&frame, handle)
     try:
@@ -586,7 +599,10 @@ cdef int add_outer(int slot, str function, int dtype, BlasHandle handle, m, n, a
     cdef int rows = size(m, "m"), columns = size(n, "n"), ld = leading(lda, "lda", rows)
     cdef int inc_x = increment(incx, "incx"), inc_y = increment(incy, "incy")
     cdef int mode, status
-    cdef void *x_data, *y_data, *a_data, *alpha_data
+    cdef void* x_data
+    cdef void* y_data
+    cdef void* a_data
+    cdef void* alpha_data
     cdef cublasSger_v2_fn call
     start(&frame, handle)
     try:
@@ -632,7 +648,9 @@ cdef int add_vector(int slot, str function, int dtype, BlasHandle handle, n, alp
     cdef int count = size(n, "n")
     cdef int inc_x = increment(incx, "incx"), inc_y = increment(incy, "incy")
     cdef int mode, status
-    cdef void *x_data, *y_data, *alpha_data
+    cdef void* x_data
+    cdef void* y_data
+    cdef void* alpha_data
     cdef cublasSaxpy_v2_fn call
     start(&frame, handle)
     try:
@@ -673,7 +691,8 @@ cdef int scale_vector(int slot, str function, int dtype, BlasHandle handle, n, a
     cdef Value room
     cdef int count = size(n, "n"), inc_x = forward_increment(incx, "incx")
     cdef int mode, status
-    cdef void *x_data, *alpha_data
+    cdef void* x_data
+    cdef void* alpha_data
     cdef cublasSscal_v2_fn call
     start(&frame, handle)
     try:
@@ -712,7 +731,8 @@ cdef int move_vector(int slot, str function, int dtype, BlasHandle handle, n, x,
     cdef int count = size(n, "n")
     cdef int inc_x = increment(incx, "incx"), inc_y = increment(incy, "incy")
     cdef int status
-    cdef void *x_data, *y_data
+    cdef void* x_data
+    cdef void* y_data
     cdef cublasSswap_v2_fn call
     start(&frame, handle)
     try:
@@ -763,7 +783,10 @@ cdef object reduce(int slot, str function, int dtype, int result_dtype, BlasHand
     cdef int count = size(n, "n"), inc_y = increment(incy, "incy")
     cdef int inc_x = increment(incx, "incx") if pair else forward_increment(incx, "incx")
     cdef int mode, status
-    cdef void *address, *x_data, *y_data = NULL, *result_data
+    cdef void* address
+    cdef void* x_data
+    cdef void* y_data = NULL
+    cdef void* result_data
     start(&frame, handle)
     try:
         mode = handle.pointer_mode_code

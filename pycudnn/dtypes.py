@@ -65,13 +65,3 @@ def item_bytes(data_type: DataType) -> int:
     found = _NUMPY.get(data_type)
     return _PACKED_BYTES.get(data_type, 1) if found is None else found.itemsize
 
-
-def scalar_bytes(value: Any, data_type: int) -> bytes:
-    """One element as cudnnSetTensor reads it: ``value`` in the tensor's data type."""
-    dtype = _NUMPY.get(DataType(data_type))
-    if dtype is None:
-        raise TypeError(f"value: no scalar of type {DataType(data_type).name} can be made")
-    try:
-        return np.array(value, dtype=dtype).reshape(()).tobytes()
-    except (TypeError, ValueError, OverflowError):
-        raise TypeError(f"value must be a number that fits {dtype}, got {value!r}") from None

@@ -53,10 +53,10 @@ class Library(_core.Library):
             symbol = getattr(self._loaded.cdll, function, None)
             address = symbol and ctypes.cast(symbol, ctypes.c_void_p).value
         if not address:
-            raise FunctionNotFound(
-                f"{function} needs {self.name} {prototype.since} or newer, "
-                f"{self!r} does not have it"
-            )
+            needed = f"needs {self.name} {prototype.since} or newer"
+            if self._loaded is None:
+                needed = f"is not in the reference library, only in {self.name}"
+            raise FunctionNotFound(f"{function} {needed}; {self!r} does not have it")
         return address
 
     def function(self, function: str) -> Any:

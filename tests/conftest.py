@@ -76,6 +76,12 @@ def library(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
+@pytest.fixture(scope="session")
+def has_gpu() -> bool:
+    """Is there a GPU to run on?"""
+    return GPU_MISSING is None
+
+
 @pytest.fixture
 def context(backend: str):
     """A CudaContext of the backend, closed afterwards."""

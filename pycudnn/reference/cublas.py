@@ -13,6 +13,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from pycudnn.abi.cublas_enums import (
     AtomicsMode,
@@ -177,8 +178,7 @@ def _elements(address: int, dtype: np.dtype[Any], count: int) -> Array:
 
 def _matrix(address: int, dtype: np.dtype[Any], rows: int, columns: int, ld: int) -> Array:
     flat = _elements(address, dtype, (columns - 1) * ld + rows)
-    step = dtype.itemsize
-    return np.ndarray((rows, columns), dtype, flat.data, strides=(step, ld * step))
+    return as_strided(flat, (rows, columns), (dtype.itemsize, ld * dtype.itemsize))
 
 
 def _vector(address: int, dtype: np.dtype[Any], count: int, increment: int) -> Array:
@@ -378,14 +378,20 @@ def _level_2(prefix: str, dtype: np.dtype[Any]) -> None:
             _matrix(a, dtype, m, n, lda)[...] += np.outer(scaled, _vector(y, dtype, n, incy))
 
 
+def _norm(x: Array) -> Any:
+    """Scaled by the largest element, so that no square overflows or vanishes."""
+    largest = np.abs(x).max()
+    if largest == 0 or not np.isfinite(largest):
+        return largest
+    return largest * np.linalg.norm((x / largest).astype(_DOUBLE))
+
+
 # --- level 1 --------------------------------------------------------------------------------------
 
 
 def _level_1(prefix: str, dtype: np.dtype[Any]) -> None:
     @implements(f"cublas{prefix}axpy_v2")
-    def axpy(
-        handle: Handle, n: int, alpha: int, x: int, incx: int, y: int, incy: int
-    ) -> None:
+    def axpy(handle: Handle, n: int, alpha: int, x: int, incx: int, y: int, incy: int) -> None:
         """y = alpha x + y."""
         factor = _scalar(alpha, dtype)
         if n > 0 and factor != 0:
@@ -413,9 +419,7 @@ def _level_1(prefix: str, dtype: np.dtype[Any]) -> None:
             left[...], right[...] = right.copy(), left.copy()
 
     @implements(f"cublas{prefix}dot_v2")
-    def dot(
-        handle: Handle, n: int, x: int, incx: int, y: int, incy: int, result: int
-    ) -> None:
+    def dot(handle: Handle, n: int, x: int, incx: int, y: int, incy: int, result: int) -> None:
         """Sum of x[i] y[i]; 0 for n <= 0."""
         value = np.dot(_vector(x, dtype, n, incx), _vector(y, dtype, n, incy)) if n > 0 else 0
         _elements(result, dtype, 1)[0] = value
@@ -426,15 +430,15 @@ def _level_1(prefix: str, dtype: np.dtype[Any]) -> None:
             value = reduce(_vector(x, dtype, n, incx)) if n > 0 and incx > 0 else 0
             _elements(result, dtype, 1)[0] = value
 
-    # Squares that overflow or vanish in the vector's own type do not in float64.
-    reduction("nrm2", lambda x: np.linalg.norm(x.astype(_DOUBLE)))
+    reduction("nrm2", _norm)
     reduction("asum", lambda x: np.abs(x).sum())
 
     def extreme(name: str, find: Callable[[Array], Any]) -> None:
         @implements(f"cublasI{prefix.lower()}{name}_v2")
         def call(handle: Handle, n: int, x: int, incx: int, result: int) -> None:
             found = n > 0 and incx > 0
-            _write(result, ctypes.c_int, 1 + int(find(np.abs(_vector(x, dtype, n, incx)))) if found else 0)
+            index = 1 + int(find(np.abs(_vector(x, dtype, n, incx)))) if found else 0
+            _write(result, ctypes.c_int, index)
 
     extreme("amax", np.argmax)
     extreme("amin", np.argmin)

@@ -143,11 +143,9 @@ EXIT = """
 
 
 @pytest.mark.parametrize("threads", [0, 3])
-def test_exit_with_live_objects_is_clean(library, threads):
+def test_exit_with_live_objects_is_clean(library, threads, has_gpu):
     """20 of 20 interpreter exits with global objects and running threads: code 0 and silent."""
-    from conftest import GPU_MISSING
-
-    handle = library == "reference" or GPU_MISSING is None
+    handle = library == "reference" or has_gpu
     code = EXIT.format(library=library, threads=threads, handle=handle)
     for _ in range(20):
         done = run_python(code)
