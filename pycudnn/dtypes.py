@@ -65,3 +65,12 @@ def item_bytes(data_type: DataType) -> int:
     found = _NUMPY.get(data_type)
     return _PACKED_BYTES.get(data_type, 1) if found is None else found.itemsize
 
+
+
+def scalar_bytes(value: Any, data_type: int) -> bytes:
+    """One element as a C function reads it: ``value`` in the given data type."""
+    dtype = _NUMPY[DataType(data_type)]
+    try:
+        return np.array(value, dtype=dtype).reshape(()).tobytes()
+    except (TypeError, ValueError, OverflowError):
+        raise TypeError(f"value must be a number that fits {dtype}, got {value!r}") from None
