@@ -66,7 +66,6 @@ def item_bytes(data_type: DataType) -> int:
     return _PACKED_BYTES.get(data_type, 1) if found is None else found.itemsize
 
 
-
 def scalar_bytes(value: Any, data_type: int) -> bytes:
     """One element as a C function reads it: ``value`` in the given data type."""
     dtype = _NUMPY[DataType(data_type)]

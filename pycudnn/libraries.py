@@ -112,9 +112,11 @@ def _use_driver() -> None:
         driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
     except OSError:
         return
-    names = ("cuCtxGetCurrent", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2")
-    addresses = (ctypes.cast(getattr(driver, name), ctypes.c_void_p).value for name in names)
-    _core.use_driver(*addresses)
+    get, push, pop = (
+        ctypes.cast(driver[name], ctypes.c_void_p).value or 0
+        for name in ("cuCtxGetCurrent", "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2")
+    )
+    _core.use_driver(get, push, pop)
 
 
 _libraries: dict[tuple[str, str], Library] = {}

@@ -28,9 +28,7 @@ def construct(
     pointer = ctypes_type(f"cudnn{noun}_t")()
     with _core.ColdCall(library) as call:
         call(f"cudnnCreate{noun}", ctypes.byref(pointer))
-        owned._own(
-            library, ctypes.cast(pointer, ctypes.c_void_p).value, f"cudnnDestroy{noun}"
-        )
+        owned._own(library, ctypes.cast(pointer, ctypes.c_void_p).value, f"cudnnDestroy{noun}")
         try:
             set_up(call)
         except BaseException:

@@ -63,9 +63,7 @@ _BACKWARD_FILTER = _Direction(
 def _max_count(direction: _Direction, handle: Handle) -> int:
     count = ctypes.c_int()
     with _core.ColdCall(handle.library, handle) as call:
-        call(
-            f"cudnnGetConvolution{direction.noun}AlgorithmMaxCount", handle, ctypes.byref(count)
-        )
+        call(f"cudnnGetConvolution{direction.noun}AlgorithmMaxCount", handle, ctypes.byref(count))
     return count.value
 
 

@@ -125,9 +125,7 @@ class FilterDescriptor(_core.FilterDescriptor):
             size = ctypes.c_size_t()
             call("cudnnGetFilterSizeInBytes", self, ctypes.byref(size))
             strides = _filter_strides(read_back, self.format)
-            self._lay_out(
-                data_type, read_back, strides, dtypes.item_bytes(data_type), size.value
-            )
+            self._lay_out(data_type, read_back, strides, dtypes.item_bytes(data_type), size.value)
 
         construct(self, found, "FilterDescriptor", set_up)
 

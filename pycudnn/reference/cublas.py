@@ -173,7 +173,7 @@ def _get_status_string(status: int) -> int:
 def _elements(address: int, dtype: np.dtype[Any], count: int) -> Array:
     _require(bool(address), "a matrix or vector is NULL")
     buffer = (ctypes.c_char * (count * dtype.itemsize)).from_address(address)
-    return np.frombuffer(buffer, dtype)
+    return np.ndarray((count,), dtype, buffer)
 
 
 def _matrix(address: int, dtype: np.dtype[Any], rows: int, columns: int, ld: int) -> Array:

@@ -113,11 +113,11 @@ def _set_nd(
         raise bad_param(f"arrayLength must be at least 0, got {count}")
     if count > _MAX_SPATIAL:
         raise not_supported(f"arrayLength must be at most {_MAX_SPATIAL}, got {count}")
-    arrays = (
+    pads, strides, dilations = (
         read_array(address, ctypes.c_int, count, name)
         for address, name in ((padding, "padA"), (stride, "strideA"), (dilation, "dilationA"))
     )
-    _set(conv, *arrays, mode, type_)
+    _set(conv, pads, strides, dilations, mode, type_)
 
 
 def _padded_to(values: tuple[int, ...], count: int) -> tuple[int, ...]:
@@ -533,7 +533,9 @@ def _register(
         problem = order(first, second, conv, third)
         _check(*problem)
         addresses: Any = order(first_data, second_data, None, third_data)
-        x, w, y = (load(*pair) for pair in zip(addresses[1:], problem[1:], strict=True))
+        x = load(addresses.x, problem.x, "x")
+        w = load(addresses.w, problem.w, "w")
+        y = load(addresses.y, problem.y, "y")
         measure = _milliseconds(direction, problem, (x, w, y))
         _search(direction, problem, requested, returned, records, measure, workspace_bytes)
 

@@ -115,9 +115,7 @@ def pooling(
     return total / count, count
 
 
-def pooling_gradient(
-    x: Array, dy: Array, mode: str, window, padding, stride
-) -> Array:
+def pooling_gradient(x: Array, dy: Array, mode: str, window, padding, stride) -> Array:
     """Gradient of the input; the largest elements of a window must be unique."""
     y, count = pooling(x, dy.shape, mode, window, padding, stride)
     dx = np.zeros(x.shape)

@@ -71,9 +71,7 @@ class Bench:
     def workspace(self, nbytes):
         if not nbytes:
             return None
-        buffer = empty(
-            (nbytes,), "uint8", device=self.context.device, stream=self.context.stream
-        )
+        buffer = empty((nbytes,), "uint8", device=self.context.device, stream=self.context.stream)
         buffer.fill_bytes(0xFF, stream=self.context.stream)
         return buffer
 
@@ -122,9 +120,7 @@ class Problem:
         )  # fmt: skip
         self.exact = {**self.settings, "groups": self.groups, "flip": self.flip}
         self.x_desc, self.w_desc = bench.desc(self.x_shape), bench.filter(self.w_shape)
-        self.y_shape = cudnn.get_convolution_forward_output_dim(
-            self.conv, self.x_desc, self.w_desc
-        )
+        self.y_shape = cudnn.get_convolution_forward_output_dim(self.conv, self.x_desc, self.w_desc)
         self.y_desc = bench.desc(self.y_shape)
         self.x, self.w = bench.values(self.x_shape), bench.values(self.w_shape)
         self.dy = bench.values(self.y_shape)
@@ -260,9 +256,7 @@ def test_d5_both_modes(context):
     for mode, expected in answers.items():
         conv = cudnn.ConvolutionDescriptor(mode=cudnn.ConvolutionMode[mode], library=library)
         y = from_numpy(np.full(4, np.nan, np.float32), device=context.device)
-        cudnn.convolution_forward(
-            context.cudnn, x_desc, x, w_desc, w, conv, 0, None, y_desc, y
-        )
+        cudnn.convolution_forward(context.cudnn, x_desc, x, w_desc, w, conv, 0, None, y_desc, y)
         assert y.numpy(context.stream).tolist() == expected
 
 
@@ -293,9 +287,7 @@ def test_c4_records_keep_their_promise(context, rng):
     x, w = bench.put(p.x_desc, p.x), bench.put(p.w_desc, p.w)
     expected = exact.convolution(p.x, p.w, p.y_shape, **p.exact)
     records = usable(
-        cudnn.find_convolution_forward_algorithm(
-            bench.handle, p.x_desc, p.w_desc, p.conv, p.y_desc
-        )
+        cudnn.find_convolution_forward_algorithm(bench.handle, p.x_desc, p.w_desc, p.conv, p.y_desc)
     )
     assert records
     for record in records:
@@ -558,9 +550,7 @@ def test_transform_between_layouts(context, rng):
     x_desc = bench.desc(shape)
     y_desc = cudnn.TensorDescriptor(shape, format=NHWC, library=bench.library)
     y = bench.blank(y_desc)
-    cudnn.transform_tensor(
-        bench.handle, x_desc, bench.put(x_desc, x), y_desc, y, alpha=2.0
-    )
+    cudnn.transform_tensor(bench.handle, x_desc, bench.put(x_desc, x), y_desc, y, alpha=2.0)
     flat = y.numpy(context.stream)
     np.testing.assert_allclose(flat.reshape(2, 4, 5, 3), 2 * x.transpose(0, 2, 3, 1), rtol=1e-6)
 
@@ -586,9 +576,7 @@ def test_dropout(context, rng):
         assert (first != second).any()
         dy = bench.values(shape)
         dx = bench.blank(desc)
-        cudnn.dropout_backward(
-            bench.handle, dropout, desc, bench.put(desc, dy), desc, dx, reserve
-        )
+        cudnn.dropout_backward(bench.handle, dropout, desc, bench.put(desc, dy), desc, dx, reserve)
         np.testing.assert_allclose(bench.get(desc, dx), np.where(kept, dy / 0.75, 0), atol=1e-6)
     with cudnn.DropoutDescriptor(bench.handle, 0.25, seed=7) as again:
         repeated, _ = forward(again)

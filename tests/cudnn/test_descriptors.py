@@ -146,9 +146,7 @@ def test_pooling_and_activation_read_back(library):
 def test_output_dims(library):
     x_desc = cudnn.TensorDescriptor((2, 6, 11, 13), library=library)
     w_desc = cudnn.FilterDescriptor((8, 3, 3, 5), library=library)
-    conv = cudnn.ConvolutionDescriptor(
-        (1, 2), (2, 3), (2, 1), groups=2, library=library
-    )
+    conv = cudnn.ConvolutionDescriptor((1, 2), (2, 3), (2, 1), groups=2, library=library)
     assert cudnn.get_convolution_forward_output_dim(conv, x_desc, w_desc) == (2, 8, 5, 5)
     pooling = cudnn.PoolingDescriptor(3, padding=1, stride=2, library=library)
     assert cudnn.get_pooling_forward_output_dim(pooling, x_desc) == (2, 6, 6, 7)

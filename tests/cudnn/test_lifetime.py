@@ -76,9 +76,7 @@ def test_close_during_a_call_takes_effect_after_it():
         activation = cudnn.ActivationDescriptor(cudnn.ActivationMode.TANH, library="reference")
         started = threading.Event()
 
-        def close_all(
-            handle=handle, desc=desc, activation=activation, started=started
-        ) -> None:
+        def close_all(handle=handle, desc=desc, activation=activation, started=started) -> None:
             started.wait()
             time.sleep(0.002)
             for item in (desc, activation, handle):
