@@ -513,7 +513,8 @@ cdef void* operand(Frame* frame, object value, str name, bint writes, size_t nee
                 f"{name} is on device {buffer.device_index}, "
                 f"the handle on device {handle.device_index}"
             )
-        if buffer.last_stream is not handle.current_stream:
+        # A graph keeps what it uses, so a capture is told each time.
+        if captures or buffer.last_stream is not handle.current_stream:
             buffer._used_on(handle.current_stream)
     return <void*> buffer.address
 
