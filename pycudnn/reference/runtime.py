@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from pycudnn import abi
+from pycudnn._guard import Guard
 from pycudnn.abi.cublas_enums import Status as CublasStatus
 from pycudnn.abi.cudnn_enums import Status as CudnnStatus
 from pycudnn.abi.prototypes import Argument, Prototype
@@ -135,7 +136,10 @@ def address(library: str, name: str) -> int | None:
 
 
 def _callback(prototype: Prototype, function: Function) -> Function:
-    """`function` as ctypes needs it: C arguments in, C result out, never an exception."""
+    """`function` as ctypes needs it: C arguments in, C result out, never an exception.
+
+    What is no ordinary ``Exception`` is left to the guard, which keeps it for `take_pending`.
+    """
     as_objects = function not in _destroyers
     converters = [
         _object_converter(argument, _kinds[_base_type(argument)])
@@ -143,13 +147,9 @@ def _callback(prototype: Prototype, function: Function) -> Function:
         else _number
         for argument in prototype.arguments
     ]
-    success, bad_object, failure = _STATUSES.get(prototype.result, (None, None, None))
+    success, bad_object, failure = _STATUSES.get(prototype.result, (None, None, 0))
 
     def call(*arguments: Any) -> Any:
-        # An exception that leaves a ctypes callback is printed and lost, and the caller reads an
-        # uninitialised status; hence one try around everything. What remains: a signal that is
-        # already waiting on entry, which the interpreter handles before the try begins, and one
-        # that arrives inside an except clause below. Both are a handful of bytecodes wide.
         try:
             values = [convert(value) for convert, value in zip(converters, arguments, strict=True)]
             with np.errstate(all="ignore"):  # C arithmetic does not warn
@@ -164,12 +164,8 @@ def _callback(prototype: Prototype, function: Function) -> Function:
         except Exception as error:
             _thread.last_error = traceback.format_exception_only(type(error), error)[-1].strip()
             return failure
-        except BaseException as error:
-            _thread.pending = error
-            _thread.last_error = f"interrupted by {type(error).__name__}"
-            return failure
 
-    return call
+    return Guard(call, _thread, failure)
 
 
 def _base_type(argument: Argument) -> str:

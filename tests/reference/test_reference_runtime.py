@@ -154,6 +154,36 @@ def test_interrupt_by_signal_reaches_the_caller() -> None:
     assert isinstance(reference.take_pending(), KeyboardInterrupt)
 
 
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs POSIX timers")
+def test_no_interrupt_is_lost_whenever_it_comes(lib: CLibrary, rng) -> None:
+    """Also one that the interpreter handles on the callback's first instruction."""
+    descriptor, size = lib.tensor((1, 1, 1, 1), (1, 1, 1, 1), 0), ctypes.c_size_t()
+    query, out = lib.cudnnGetTensorSizeInBytes, ctypes.byref(size)
+    fired: list[int] = []
+
+    def handler(*_: object) -> None:
+        fired.append(1)
+        raise KeyboardInterrupt
+
+    arrived, rounds = 0, 300
+    previous = signal.signal(signal.SIGALRM, handler)
+    try:
+        for _ in range(rounds):
+            fired.clear()
+            signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-4, 5e-4))
+            try:
+                while not fired:
+                    status = query(descriptor, out)
+                    if reference.take_pending() is not None:
+                        assert status == Status.INTERNAL_ERROR
+                        arrived += 1
+            except KeyboardInterrupt:  # between two calls
+                arrived += 1
+    finally:
+        signal.signal(signal.SIGALRM, previous)
+    assert arrived == rounds
+
+
 def test_statuses_pass_through(lib: CLibrary) -> None:
     def function() -> None:
         raise runtime.Status(Status.EXECUTION_FAILED, "no luck")
