@@ -44,7 +44,8 @@ def softmax_forward(
 
     FAST is ``exp(x) / sum(exp(x))`` as it stands and overflows where x is large; ACCURATE first
     subtracts the largest x, which changes nothing else; LOG is the logarithm of that, computed
-    without ever taking the logarithm of an underflowed probability.
+    without ever taking the logarithm of an underflowed probability. x and y may be laid out
+    differently here; cuDNN 9.19 then returns success and can write to wrong places.
     """
     axes, algo = _axes(mode, x_desc), _checked_algorithm(algorithm)
     check_alike(x_desc, y_desc, "x and y")
