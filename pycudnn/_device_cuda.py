@@ -191,7 +191,7 @@ class CudaStream(Stream):
         self._owner = owner  # of a stream made elsewhere
         self._graph: CudaGraph | None = None
         self._own_notes: dict[str, Any] = {}
-        self._residents: list[Any] = []  # kept by every graph captured from here
+        self._residents: list[Any] = []
         self._batch: list[Any] = []
         self._batch_began = 0.0
         self._batches: deque[tuple[CudaEvent, list[Any]]] = deque()
@@ -489,14 +489,15 @@ class _PinnedBlock:
 class CudaDevice(Device):
     """A GPU."""
 
-    @classmethod
-    def _make(cls, index: int) -> CudaDevice:
-        self: CudaDevice = object.__new__(cls)
+    def _set_up(self, index: int) -> None:
         self.backend = "cuda"
         self.index = index
         self._device = core.Device(index)
         previous = _check(driver.cuCtxGetCurrent())
         self._device.set_current()
+        self._multiprocessor_count = int(self._device.properties.multiprocessor_count)
+        # What cuBLAS would take by itself: 32 MiB from Hopper on.
+        self._blas_workspace_bytes = (32 if self.compute_capability >= (9, 0) else 8) << 20
         self._primary = self._device.context  # holds the primary context
         self._context = self._primary.handle
         self._context_address = int(self._context)
@@ -509,7 +510,6 @@ class CudaDevice(Device):
         self._default_stream = CudaStream(self, self._device.default_stream)
         self._wrapped[self._default_stream.handle] = self._default_stream
         _fork_guard()
-        return self
 
     @property
     def name(self) -> str:
@@ -522,10 +522,10 @@ class CudaDevice(Device):
         found = self._device.compute_capability
         return (int(found[0]), int(found[1]))
 
-    @functools.cached_property
+    @property
     def multiprocessor_count(self) -> int:
         """The number of streaming multiprocessors."""
-        return int(self._device.properties.multiprocessor_count)
+        return self._multiprocessor_count
 
     def memory_info(self) -> tuple[int, int]:
         """(free, total) bytes of device memory."""

@@ -58,6 +58,7 @@ class ReferenceStream(Stream):
     def __init__(self, device: ReferenceDevice) -> None:
         self.device = device
         self.handle = next(_handles)
+        self._residents: list[Any] = []
         self._own_notes: dict[str, Any] = {}
 
     def _synchronize(self) -> None:
@@ -148,13 +149,12 @@ class ReferenceMemory(Memory):
 class ReferenceDevice(Device):
     """The host."""
 
-    @classmethod
-    def _make(cls, index: int) -> ReferenceDevice:
-        self: ReferenceDevice = object.__new__(cls)
+    _blas_workspace_bytes = 0
+
+    def _set_up(self, index: int) -> None:
         self.backend = "reference"
         self.index = index
         self._default_stream = ReferenceStream(self)
-        return self
 
     @property
     def name(self) -> str:
@@ -165,6 +165,11 @@ class ReferenceDevice(Device):
     def compute_capability(self) -> tuple[int, int]:
         """(0, 0): there is no GPU."""
         return (0, 0)
+
+    @property
+    def multiprocessor_count(self) -> int:
+        """0: there is no GPU."""
+        return 0
 
     def memory_info(self) -> tuple[int, int]:
         """(free, total) bytes of the host's memory; NotSupported where the system does not say."""

@@ -139,6 +139,7 @@ class Stream(_Closing):
 
     device: Device
     handle: int
+    _residents: list[Any]  # kept by every graph captured from here
 
     def synchronize(self) -> None:
         """Wait until all work queued here is done; RuntimeError while it is being captured."""
@@ -241,7 +242,7 @@ class Memory(ABC):
         """A DLPack capsule of a part of the memory, which keeps it alive."""
 
 
-class Device(ABC):
+class Device:
     """A GPU (backend "cuda") or the host in its place (backend "reference").
 
     One object per backend and index, for the life of the process; with ``backend=None`` the
@@ -253,6 +254,7 @@ class Device(ABC):
 
     backend: str
     index: int
+    _blas_workspace_bytes: int  # what a context gives to cuBLAS
 
     def __new__(cls, backend: str | None = None, index: int = 0) -> Device:
         """Find or make the one object."""
@@ -271,36 +273,46 @@ class Device(ABC):
             )
         with _devices_lock:
             if (backend, index) not in _devices:
-                _devices[backend, index] = _side(backend)(index)
+                made = object.__new__(_side(backend))
+                made._set_up(index)
+                _devices[backend, index] = made
             return _devices[backend, index]
 
+    def _set_up(self, index: int) -> None:
+        """Open the device; once, from the constructor."""
+        raise NotImplementedError
+
     @property
-    @abstractmethod
     def name(self) -> str:
         """The marketing name of the GPU, or of the host's processor kind."""
+        raise NotImplementedError
 
     @property
-    @abstractmethod
     def compute_capability(self) -> tuple[int, int]:
         """(major, minor) of the GPU; (0, 0) on the reference side."""
+        raise NotImplementedError
 
-    @abstractmethod
+    @property
+    def multiprocessor_count(self) -> int:
+        """The number of streaming multiprocessors; 0 on the reference side."""
+        raise NotImplementedError
+
     def memory_info(self) -> tuple[int, int]:
         """(free, total) bytes of its memory (cudaMemGetInfo).
 
         Memory that this process has freed stays reserved in its pool and does not count as free.
         """
+        raise NotImplementedError
 
     @property
-    @abstractmethod
     def default_stream(self) -> Stream:
         """The stream that CUDA uses where none is given; it cannot be captured or closed."""
+        raise NotImplementedError
 
-    @abstractmethod
     def create_stream(self) -> Stream:
         """A new stream, independent of the default one (cudaStreamNonBlocking)."""
+        raise NotImplementedError
 
-    @abstractmethod
     def wrap_stream(self, stream: Any) -> Stream:
         """A stream made elsewhere, which stays its maker's.
 
@@ -308,34 +320,35 @@ class Device(ABC):
         ``__cuda_stream__`` (cuda.core, CuPy) or ``cuda_stream`` (PyTorch), which is kept alive.
         TypeError for anything else, LibraryMismatch for a stream of another device.
         """
+        raise NotImplementedError
 
-    @abstractmethod
     def synchronize(self) -> None:
         """Wait until all work on the device is done; RuntimeError during a capture."""
+        raise NotImplementedError
 
-    @abstractmethod
     def activate(self) -> AbstractContextManager[None]:
         """Make its CUDA context current at once; the end of a ``with`` restores the caller's."""
+        raise NotImplementedError
 
-    @abstractmethod
     def _allocate(self, nbytes: int, stream: Stream | None) -> Memory:
-        """Memory for use on one stream, or with None at once on any; MemoryError if there is none."""
+        """Memory for use on one stream, or with None at once on any; else MemoryError."""
+        raise NotImplementedError
 
-    @abstractmethod
     def _allocate_pinned(self, nbytes: int) -> np.ndarray:
         """Host bytes that copies to and from the device can use while the host goes on."""
+        raise NotImplementedError
 
-    @abstractmethod
     def _copy(self, destination: int, source: int, nbytes: int, stream: Stream) -> None:
         """Queue a copy between two addresses, of the device or the host."""
+        raise NotImplementedError
 
-    @abstractmethod
     def _fill(self, address: int, value: int, nbytes: int, stream: Stream) -> None:
         """Queue setting every byte to a value."""
+        raise NotImplementedError
 
-    @abstractmethod
     def _compile(self, source: str, function: str) -> Any:
         """Compile CUDA C++ for this device; the function can then be launched."""
+        raise NotImplementedError
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Device, (self.backend, self.index)
@@ -348,14 +361,14 @@ _devices: dict[tuple[str, int], Device] = {}
 _devices_lock = threading.Lock()
 
 
-def _side(backend: str) -> Any:
+def _side(backend: str) -> type[Device]:
     if backend == "cuda":
         from pycudnn._device_cuda import CudaDevice
 
-        return CudaDevice._make
+        return CudaDevice
     from pycudnn._device_reference import ReferenceDevice
 
-    return ReferenceDevice._make
+    return ReferenceDevice
 
 
 def out_of_memory(nbytes: int, device: Device, free: int, total: int) -> MemoryError:

@@ -171,8 +171,8 @@ class Buffer(_core.Buffer):
         pinned = isinstance(source, PinnedBuffer)
         if not pinned and chosen.capturing:
             raise RuntimeError(
-                f"a copy from a NumPy array cannot be captured (on {chosen!r}): the graph would read "
-                "memory that may be gone; copy from a PinnedBuffer"
+                f"a copy from a NumPy array cannot be captured (on {chosen!r}): the graph would "
+                "read memory that may be gone; copy from a PinnedBuffer"
             )
         memory = self._open()
         # Not ascontiguousarray: that one gives a 0-dimensional array a dimension.
@@ -255,26 +255,23 @@ class Buffer(_core.Buffer):
             raise AttributeError("this is host memory: it has no __cuda_array_interface__")
         memory = self._open()
         memory.show()
-        interface = self._interface(3)
-        interface["stream"] = None if self.last_stream is None else memory.order(None).handle
-        return interface
+        return {
+            "shape": self.shape,
+            "typestr": self.dtype.str,
+            "data": (self.address if self.nbytes else 0, False),
+            "strides": None,
+            "version": 3,
+            "stream": None if self.last_stream is None else memory.order(None).handle,
+        }
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
         """NumPy's; an AttributeError on a GPU, and for bfloat16, which it has no letter for."""
         if self.backend != "reference" or self.dtype.kind == "V":
             raise AttributeError("no __array_interface__: use numpy()")
-        self._open()
-        return self._interface(3)
-
-    def _interface(self, version: int) -> dict[str, Any]:
-        return {
-            "shape": self.shape,
-            "typestr": self.dtype.str,
-            "data": (self.address if self.nbytes else 0, False),
-            "strides": None,
-            "version": version,
-        }
+        # The data as an object: the consumer then holds the memory, not just this buffer.
+        block = self.view((self.nbytes,), np.uint8)._array()
+        return {"shape": self.shape, "typestr": self.dtype.str, "data": block, "version": 3}
 
     def _array(self) -> np.ndarray:
         """The memory itself as an array; TypeError on a GPU."""
@@ -340,7 +337,7 @@ class PinnedBuffer:
         return self.array.nbytes
 
     def copy_from(self, source: Buffer, stream: Stream | None = None) -> None:
-        """Queue a copy of a buffer of the same shape and dtype; a wait on the stream completes it."""
+        """Queue a copy of a buffer of the same shape and dtype; wait on the stream to have it."""
         if not isinstance(source, Buffer):
             raise TypeError(f"source must be a Buffer, got {source!r}")
         if source.device is not self.device:
@@ -407,8 +404,11 @@ def zeros(
 def from_numpy(array: Any, device: Device | None = None, stream: Stream | None = None) -> Buffer:
     """A new buffer with a copy of an array, complete on return; arguments as for ``empty``."""
     array = np.asarray(array)
+    if stream is not None and stream.capturing:
+        # The copy is made now and only once, not at each launch of the graph.
+        device, stream = stream.device, None
     made = _make(array.shape, array.dtype, device, stream)
-    made.copy_from(array, None if stream is not None and stream.capturing else stream)
+    made.copy_from(array, stream)
     return made
 
 

@@ -1,49 +1,50 @@
-// Sum of an NCHW tensor over n, h and w: the gradient of a convolution's bias.
-//
-// Two launches, so that many blocks read at once and the order of the sums is fixed: blocks of
-// partial_sums each add up some samples of one channel, final_sums adds the blocks' results.
+// Sum of an (images, channels, plane) tensor over images and plane: the gradient of a bias.
+// The elements of a channel, image after image, are cut into gridDim.y slices, one per block.
 
-constexpr int kThreads = 256;
+__device__ float sum_of(float value) { return value; }
+__device__ float sum_of(float4 value) { return (value.x + value.y) + (value.z + value.w); }
 
-__device__ float block_sum(float value) {
-    __shared__ float warps[kThreads / 32];
-    for (int offset = 16; offset > 0; offset >>= 1)
-        value += __shfl_xor_sync(0xffffffff, value, offset);
-    if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = value;
-    __syncthreads();
-    value = 0;
-    for (int warp = 0; warp < kThreads / 32; ++warp) value += warps[warp];
-    return value;
-}
+// `plane` counts Elements: float, or float4 where planes and memory allow loads of 16 bytes.
+template <typename Element>
+__device__ void sum_channel(const Element *x, long long images, long long channels, long long plane,
+                            unsigned int *counters, float *partials, float *sums)
+{
+    const int channel = blockIdx.x, slice = blockIdx.y, slices = gridDim.y;
+    const long long all = images * plane;
+    const long long end = all * (slice + 1) / slices;
+    long long i = all * slice / slices + threadIdx.x;
 
-// Grid (channels, splits): block (c, s) adds the samples s, s + splits, ... of channel c.
-extern "C" __global__ void partial_sums(
-    const float* y, float* partial, long long samples, long long channels, long long area) {
-    const long long channel = blockIdx.x;
+    // i = image * plane + position goes up by blockDim.x; only the first needs a division.
+    long long image = i / plane, position = i % plane;
+    const long long image_step = blockDim.x / plane, position_step = blockDim.x % plane;
     float sum = 0;
-    // Threads walk over (sample, position) as one index, so that small areas keep them all busy.
-    const long long more_samples = kThreads / area, more_positions = kThreads % area;
-    long long position = threadIdx.x % area;
-    long long turn = threadIdx.x / area;
-    for (long long sample; (sample = blockIdx.y + turn * gridDim.y) < samples;) {
-        sum += y[(sample * channels + channel) * area + position];
-        turn += more_samples;
-        position += more_positions;
-        if (position >= area) {
-            position -= area;
-            ++turn;
+#pragma unroll 4
+    for (; i < end; i += blockDim.x) {
+        sum += sum_of(x[(image * channels + channel) * plane + position]);
+        image += image_step;
+        position += position_step;
+        if (position >= plane) {
+            position -= plane;
+            ++image;
         }
     }
-    sum = block_sum(sum);
-    if (threadIdx.x == 0) partial[blockIdx.y * channels + channel] = sum;
+
+    float total;
+    if (sum_over_blocks(block_sum(sum), slice, slices, counters + channel,
+                        partials + (long long)channel * slices, total))
+        sums[channel] = total;
 }
 
-// Grid (channels): block c adds the splits of channel c.
-extern "C" __global__ void final_sums(
-    const float* partial, float* sums, long long splits, long long channels) {
-    float sum = 0;
-    for (long long split = threadIdx.x; split < splits; split += kThreads)
-        sum += partial[split * channels + blockIdx.x];
-    sum = block_sum(sum);
-    if (threadIdx.x == 0) sums[blockIdx.x] = sum;
+extern "C" __global__ void channel_sum(
+    const float *x, long long images, long long channels, long long plane,
+    unsigned int *counters, float *partials, float *sums)
+{
+    sum_channel(x, images, channels, plane, counters, partials, sums);
+}
+
+extern "C" __global__ void channel_sum_float4(
+    const float4 *x, long long images, long long channels, long long plane,
+    unsigned int *counters, float *partials, float *sums)
+{
+    sum_channel(x, images, channels, plane, counters, partials, sums);
 }

@@ -1,64 +1,81 @@
-"""Loss and accuracy of a classifier, from its logits (loss.cu)."""
+"""Loss and accuracy of a classifier (loss.cu; book: loss.cu of the chapter's sources)."""
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 
 from pycudnn.device import Stream
-from pycudnn.kernels.launch import array, check, launch, on_host
+from pycudnn.kernels._launch import THREADS, Kernel, check_operand, scratch
 from pycudnn.memory import Buffer
 
-_THREADS = 1024
+_WARPS = THREADS // 32
+_MOST_BLOCKS = 1024
+
+_softmax_cross_entropy_loss = Kernel("loss", "softmax_cross_entropy_loss")
+_count_correct = Kernel("loss", "count_correct")
+
+
+def _rows(name: str, scores: Buffer, target: Buffer) -> tuple[int, int]:
+    check_operand(name, scores, np.float32)
+    check_operand("target", target, np.float32)
+    if scores.ndim < 2 or scores.size == 0:
+        raise ValueError(f"{name} must be (rows, classes) and not empty, got {scores!r}")
+    if target.shape != scores.shape:
+        raise ValueError(f"target must have {name}'s shape {scores.shape}, got {target!r}")
+    return scores.shape[0], scores.size // scores.shape[0]
+
+
+def _blocks(rows: int) -> int:
+    return min(-(-rows // _WARPS), _MOST_BLOCKS)
 
 
 def softmax_cross_entropy_loss(
     stream: Stream, logits: Buffer, target: Buffer, loss: Buffer
 ) -> None:
-    """loss[0] = mean over rows of sum_c target[c] (log sum_j exp(logits[j]) - logits[c]).
+    """Mean over the rows of -sum(target * log(softmax(logits))), from the logits.
 
-    logits and target float32 of one shape, (N, C) or (N, C, 1, 1), target one-hot or a
-    distribution; loss float32 of shape (1,). From the logits, because a softmax output underflows:
-    the published kernel takes the logarithm of 0. ValueError for other shapes and for N = 0.
+    ``logits`` and ``target`` (one-hot, or weights): float32 (rows, classes), where further
+    dimensions count as classes. ``loss``: float32, one element. By log-sum-exp, so that it is
+    finite for all finite logits. ValueError for other shapes, TypeError for other dtypes,
+    LibraryMismatch for memory of another device.
     """
-    rows, classes = _check(logits, target, "logits")
-    check(loss, "loss", "float32", (1,))
-    if on_host(stream):
-        x = array(stream, logits).reshape(rows, classes)
-        t = array(stream, target).reshape(rows, classes)
-        largest = x.max(axis=1, keepdims=True)
-        log_sum = largest + np.log(np.exp(x - largest).sum(axis=1, keepdims=True))
-        terms = np.where(t != 0, t * (log_sum - x), 0)
-        array(stream, loss)[0] = terms.sum(axis=1).mean(dtype=np.float64)
+    rows, classes = _rows("logits", logits, target)
+    check_operand("loss", loss, np.float32, 1)
+    operands = logits._on(stream), target._on(stream)
+    result = loss._on(stream)
+    if stream.device.backend == "reference":
+        loss._array()[...] = _mean_loss(logits._array(), target._array(), rows)
         return
-    launch(
-        stream, "loss.cu", "softmax_cross_entropy_loss", (1,), _THREADS, (logits, target, loss),
-        (rows, classes),
-    )  # fmt: skip
+    blocks = _blocks(rows)
+    room = scratch(stream, 1, blocks)
+    _softmax_cross_entropy_loss(stream, (blocks,), *operands, rows, classes, *room, result)
+
+
+def _mean_loss(logits: np.ndarray, target: np.ndarray, rows: int) -> np.floating:
+    logits, target = logits.reshape(rows, -1), target.reshape(rows, -1)
+    shifted = logits - logits.max(axis=1, keepdims=True)
+    log_sum = np.log(np.exp(shifted).sum(axis=1))
+    # A class of no weight may have a logit of -infinity.
+    picked = np.where(target != 0, target * shifted, 0).sum(axis=1)
+    return (target.sum(axis=1) * log_sum - picked).mean()
 
 
 def count_correct(stream: Stream, scores: Buffer, target: Buffer, count: Buffer) -> None:
-    """count[0] = number of rows whose largest score is where the target is largest.
+    """The number of rows where the largest score and the largest target are in one place.
 
-    scores and target as in ``softmax_cross_entropy_loss``; count int32 of shape (1,).
+    ``scores`` and ``target``: float32 (rows, classes), where further dimensions count as classes.
+    ``count``: int32, one element. As in numpy.argmax the first of equals wins, and NaN is the
+    largest. Errors as for ``softmax_cross_entropy_loss``.
     """
-    rows, classes = _check(scores, target, "scores")
-    check(count, "count", "int32", (1,))
-    if on_host(stream):
-        best = array(stream, scores).reshape(rows, classes).argmax(axis=1)
-        right = array(stream, target).reshape(rows, classes).argmax(axis=1)
-        array(stream, count)[0] = np.count_nonzero(best == right)
+    rows, classes = _rows("scores", scores, target)
+    check_operand("count", count, np.int32, 1)
+    operands = scores._on(stream), target._on(stream)
+    result = count._on(stream)
+    if stream.device.backend == "reference":
+        found = scores._array().reshape(rows, -1).argmax(axis=1)
+        wanted = target._array().reshape(rows, -1).argmax(axis=1)
+        count._array()[...] = np.count_nonzero(found == wanted)
         return
-    launch(
-        stream, "loss.cu", "count_correct", (1,), _THREADS, (scores, target, count),
-        (rows, classes),
-    )  # fmt: skip
-
-
-def _check(values: Buffer, target: Buffer, name: str) -> tuple[int, int]:
-    check(values, name, "float32")
-    check(target, "target", "float32", values.shape)
-    if len(values.shape) < 2 or 0 in values.shape:
-        raise ValueError(f"{name} must have shape (N, C) with N and C at least 1, got {values.shape}")
-    return values.shape[0], math.prod(values.shape[1:])
+    blocks = _blocks(rows)
+    room = scratch(stream, 1, blocks)
+    _count_correct(stream, (blocks,), *operands, rows, classes, *room, result)
