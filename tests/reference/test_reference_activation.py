@@ -229,3 +229,14 @@ def test_all_pairs_of_layouts(lib: CLibrary, handle, rng) -> None:
         y = Operand(lib, np.full(shape, np.nan), layouts(shape)[second])
         if forward(lib, handle, activation(lib, ActivationMode.TANH), x, y):
             assert_close(y.read(), np.tanh(values), DataType.FLOAT)
+
+
+@pytest.mark.parametrize("data_type", FLOATING)
+@pytest.mark.parametrize("mode", MODES)
+def test_every_stride_in_place(lib: CLibrary, handle, rng, mode, data_type) -> None:
+    """NumPy's loops branch on strides; one of them (np.negative of 2.4) is wrong for some."""
+    for count, stride in itertools.product((2, 5, 9), range(1, 18)):
+        values = rounded(rng.standard_normal((count, 1, 1)), data_type)
+        y = Operand(lib, values, (stride, 1, 1), data_type)
+        if forward(lib, handle, activation(lib, mode), y, y):
+            assert_close(y.read(), expected(mode, values), data_type)

@@ -70,7 +70,8 @@ def _rectified(activation: Activation, x: Array, out: Array) -> Array:
 
 
 def _sigmoid(x: Array, out: Array | None = None) -> Array:
-    out = np.negative(x, out=out)
+    # Not np.negative: NumPy 2.4 reads wrong elements where a strided input has a strided output.
+    out = np.multiply(x, -1, out=out)
     np.exp(out, out=out)
     np.add(out, 1, out=out)
     return np.reciprocal(out, out=out)
