@@ -6,6 +6,7 @@ A file is ``benchmarks/results/<benchmark>-<device>.json`` and holds one object:
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -18,7 +19,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from pycudnn.device import Device
+from pycudnn.device import Device, default_backend
 from pycudnn.libraries import get_library
 
 DIRECTORY = Path(__file__).parent / "results"
@@ -113,6 +114,21 @@ def commit() -> str:
         return "unknown"
 
 
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """Make a parser with the options that every benchmark has."""
+    made = argparse.ArgumentParser(description=description)
+    made.add_argument("--backend", choices=("auto", "cuda", "reference"), default="auto")
+    made.add_argument("--quick", action="store_true", help="less of everything, for a check")
+    made.add_argument("--output", type=Path, default=DIRECTORY, metavar="DIR")
+    made.add_argument("--plot", type=Path, metavar="FILE", help="draw the result as a PNG")
+    return made
+
+
+def backend(options: argparse.Namespace) -> str:
+    """Return the backend that ``--backend`` stands for."""
+    return default_backend() if options.backend == "auto" else options.backend
+
+
 def save(result: Result, directory: str | Path = DIRECTORY) -> Path:
     """Write the result file and return its path."""
     path = Path(directory) / result.file_name
@@ -177,6 +193,19 @@ def show(result: Result, columns: Sequence[str] | None = None) -> None:
     print(table(result.rows, columns))
 
 
+def finish(result: Result, options: argparse.Namespace, **axes: Any) -> None:
+    """Print the result, write its file and, with ``--plot``, draw it.
+
+    ``axes`` are those of ``draw_lines`` (x, y, series) or ``draw_bars`` (labels, y).
+    """
+    show(result)
+    print(f"wrote {save(result, options.output)}")
+    if options.plot is not None and axes:
+        draw = draw_lines if "x" in axes else draw_bars
+        draw(result, options.plot, **axes)
+        print(f"plotted {options.plot}")
+
+
 def draw_lines(
     result: Result, path: str | Path, *, x: str, y: str, series: str, title: str = ""
 ) -> None:
@@ -191,11 +220,14 @@ def draw_lines(
     figure.savefig(path, dpi=150)
 
 
-def draw_bars(result: Result, path: str | Path, *, label: str, y: str, title: str = "") -> None:
-    """Draw column ``y`` as horizontal bars, one per row, called by column ``label``."""
+def draw_bars(
+    result: Result, path: str | Path, *, labels: Sequence[str], y: str, title: str = ""
+) -> None:
+    """Draw column ``y`` as horizontal bars, one per row, called by the columns ``labels``."""
     rows = [row for row in result.rows if row.get(y) is not None]
     figure, axes = _figure(title or f"{result.benchmark} on {result.device}", len(rows))
-    bars = axes.barh([str(row[label]) for row in rows], [row[y] for row in rows])
+    names = [", ".join(str(row[label]) for label in labels) for row in rows]
+    bars = axes.barh(names, [row[y] for row in rows])
     axes.bar_label(bars, [format_value(row[y]) for row in rows], padding=3)
     axes.margins(x=0.15)
     axes.invert_yaxis()

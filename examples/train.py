@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from layers import MNIST, CudaContext, Network
+from layers import MNIST, Conv2D, CudaContext, Network
 from layers.models import MODELS
 from pycudnn.device import default_backend
 
@@ -56,10 +56,11 @@ class History:
 
 @dataclass
 class Evaluation:
-    """Mean loss and accuracy (percent) over a test set, and the class given to each sample."""
+    """Mean loss, accuracy (percent), and the class given to each of the samples ``indices``."""
 
     loss: float
     accuracy: float
+    indices: np.ndarray
     predictions: np.ndarray
 
 
@@ -117,26 +118,41 @@ def train(
             report(step + 1, history)
 
 
-def evaluate(model: Network, loader: MNIST, steps: int | None = None) -> Evaluation:
-    """Run the test set (or ``steps`` batches) forwards: every sample counts once."""
+def evaluate(model: Network, loader: MNIST, steps: int) -> Evaluation:
+    """Run ``steps`` test batches forwards; an epoch of them counts every sample once."""
     model.test()
     data, target = loader.get_data(), loader.get_target()
     loader.get_batch()
     loss = correct = total = 0.0
-    predictions = []
-    for _ in range(loader.steps_per_epoch if steps is None else steps):
+    indices, predictions = [], []
+    for _ in range(steps):
         data.to("cuda")
         target.to("cuda")
         output = model.forward(data)
         model.measure(target)
         mean, right = model.measured()
+        indices.append(loader.batch_indices())
         predictions.append(np.asarray(output.to("host")).reshape(data.n, -1).argmax(axis=1))
         loss += mean * data.n
         correct += right
         total += data.n
         loader.next()
     model.train()
-    return Evaluation(loss / total, 100 * correct / total, np.concatenate(predictions))
+    return Evaluation(
+        loss / total, 100 * correct / total, np.concatenate(indices), np.concatenate(predictions)
+    )
+
+
+def narrow_initial_weights(model: Network) -> None:
+    """Scale the convolutions' first weights to the published range, sqrt(6 / (c * h * w)).
+
+    There the whole input counts as fan-in, where c * k * k of its values reach an output.
+    """
+    for layer in model.layers:
+        if isinstance(layer, Conv2D) and layer.input is not None:
+            fan_in = layer.weights.len / layer.out_channels
+            layer.weights.ptr[...] *= np.sqrt(fan_in / layer.input.size)
+            layer.weights.to("cuda")
 
 
 def describe(model: Network, input_shape: tuple[int, ...]) -> str:
@@ -170,15 +186,16 @@ def plot(path: Path, history: History, evaluation: Evaluation, tests: MNIST, tit
     lower.set_xlabel("step")
     lower.legend(loc="lower right")
 
-    wrong = np.flatnonzero(evaluation.predictions != tests.labels[: len(evaluation.predictions)])
+    labels = tests.labels[evaluation.indices]
+    wrong = np.flatnonzero(evaluation.predictions != labels)
     shown = [*range(40), *wrong[wrong >= 40][:20]]
     sheet.suptitle("the first 40 test digits, and the first 20 wrong ones after them", fontsize=10)
     grid = sheet.subplots(6, 10).flat
     for axes in grid:
         axes.axis("off")
-    for axes, index in zip(grid, shown, strict=False):
-        prediction, label = evaluation.predictions[index], tests.labels[index]
-        axes.imshow(tests.images[index].reshape(28, 28), cmap="gray_r")
+    for axes, i in zip(grid, shown, strict=False):
+        prediction, label = evaluation.predictions[i], labels[i]
+        axes.imshow(tests.images[evaluation.indices[i]].reshape(28, 28), cmap="gray_r")
         right = prediction == label
         axes.set_title(
             str(prediction) if right else f"{prediction}, is {label}",
@@ -223,7 +240,11 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     option("--pretrained", type=Path, metavar="FILE", help="start from this saved state")
     option("--save", type=Path, metavar="FILE", help="FILE.safetensors, or a directory")
     option("--plot", type=Path, metavar="FILE", help="PNG of the curves and of test digits")
-    option("--as-printed", action="store_true", help="the published loader, rate and decay")
+    option(
+        "--as-printed",
+        action="store_true",
+        help="as the published code: its loader, learning rate, decay and initial range",
+    )
     options = parser.parse_args(arguments)
 
     if options.backend == "auto":
@@ -264,36 +285,40 @@ def main(arguments: list[str] | None = None) -> int:
     print("== MNIST training with cuDNN ==")
     if options.backend == "reference":
         print("No GPU is used: the reference library (NumPy) computes.")
-    with CudaContext(options.backend) as context:
-        return _run(options, context)
+    try:
+        with CudaContext(options.backend) as context:
+            run(options, context)
+    except KeyboardInterrupt:
+        return 130
+    print("Done.")
+    return 0
 
 
-def _run(options: argparse.Namespace, context: CudaContext) -> int:
-    print("[TRAIN]")
+def run(
+    options: argparse.Namespace, context: CudaContext, quiet: bool = False
+) -> tuple[History, Evaluation]:
+    """Do what the options say: the phases of the book's train.cpp."""
+    say = (lambda text: None) if quiet else print
+    say("[TRAIN]")
     loader = MNIST(
         options.dataset, context=context, seed=options.seed, as_printed=options.as_printed
     )
     loader.train(options.batch_size, shuffle=True)
     steps = options.steps or max(1, round(options.epochs * loader.steps_per_epoch))
-    print(f"loaded {len(loader):,} images from {options.dataset}")
+    say(f"loaded {len(loader):,} images from {options.dataset}")
 
-    model = MODELS[options.model](options.seed)
-    model.cuda(context)
-    if options.pretrained is not None:
-        model.load_pretrain(options.pretrained)
-    loader.get_batch()
-    loader.get_data().to("cuda")
-    model.forward(loader.get_data())
-    print(f".. model configuration: {options.model} ..")
-    print(describe(model, loader.get_data().shape))
-    print(
+    model = build(options, context, loader)
+    say(f".. model configuration: {options.model} ..")
+    say(describe(model, loader.get_data().shape))
+    say(
         f".. {steps:,} steps of {loader.batch_size} images, learning rate "
         f"{options.learning_rate:g}, on {context.device.name} .."
     )
 
     history = History()
-    bar = progress(range(steps))
-    write = getattr(bar, "write", print)
+    rate = learning_rates(options.learning_rate, options.lr_decay, options.as_printed)
+    bar = range(steps) if quiet else progress(range(steps))
+    write = getattr(bar, "write", say)
 
     def report(step: int, history: History) -> None:
         write(
@@ -301,41 +326,45 @@ def _run(options: argparse.Namespace, context: CudaContext) -> int:
             f"accuracy: {history.accuracy(MONITORING_STEP):.3f}%"
         )
 
-    rate = learning_rates(options.learning_rate, options.lr_decay, options.as_printed)
-    interrupted = False
     started = time.perf_counter()
     try:
         train(model, loader, bar, rate, history, report)
         context.synchronize()
+        seconds = time.perf_counter() - started
+        say(f"{steps:,} steps in {seconds:.1f} s, {1e6 * seconds / steps:,.0f} us a step")
     except KeyboardInterrupt:
-        interrupted = True
-    seconds = time.perf_counter() - started
-    made = len(history.losses)
-    if interrupted:
-        print(f"interrupted after {made} steps")
-    elif made:
-        print(f"{made:,} steps in {seconds:.1f} s, {1e6 * seconds / made:,.0f} us a step")
-    if options.save is not None:
-        model.write_file(options.save)
-        print(f"saved {options.save}")
-    if interrupted:
-        return 130
+        say(f"interrupted after {len(history.losses)} steps")
+        raise
+    finally:
+        if options.save is not None:
+            model.write_file(options.save)
+            say(f"saved {options.save}")
 
-    print("[INFERENCE]")
+    say("[INFERENCE]")
     tests = MNIST(options.dataset, context=context, as_printed=options.as_printed)
-    if options.as_printed:
-        tests.test(PRINTED_TEST_BATCH)
-        evaluation = evaluate(model, tests, len(tests) // PRINTED_TEST_BATCH)
-    else:
-        tests.test(TEST_BATCH)
-        evaluation = evaluate(model, tests)
-    print(f"loss: {evaluation.loss:.4f}, accuracy: {evaluation.accuracy:.2f}%")
+    tests.test(PRINTED_TEST_BATCH if options.as_printed else TEST_BATCH)
+    # The published loader has no smaller last batch; 10 divides 10,000 anyway.
+    evaluation = evaluate(model, tests, tests.steps_per_epoch)
+    say(f"loss: {evaluation.loss:.4f}, accuracy: {evaluation.accuracy:.2f}%")
     if options.plot is not None:
-        title = f"{options.model} on MNIST, {made:,} steps of {loader.batch_size}"
+        title = f"{options.model} on MNIST, {steps:,} steps of {loader.batch_size}"
         plot(options.plot, history, evaluation, tests, title)
-        print(f"plotted {options.plot}")
-    print("Done.")
-    return 0
+        say(f"plotted {options.plot}")
+    return history, evaluation
+
+
+def build(options: argparse.Namespace, context: CudaContext, loader: MNIST) -> Network:
+    """Make the network with its weights, for which it must have seen one input."""
+    model = MODELS[options.model](options.seed)
+    model.cuda(context)
+    if options.pretrained is not None:
+        model.load_pretrain(options.pretrained)
+    loader.get_batch()
+    loader.get_data().to("cuda")
+    model.forward(loader.get_data())
+    if options.as_printed and options.pretrained is None:
+        narrow_initial_weights(model)
+    return model
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from layers.blob import Blob
 from layers.context import CudaContext
 from pycudnn import kernels, memory
+from pycudnn.device import Event
 
 
 class CrossEntropyLoss:
@@ -16,8 +17,12 @@ class CrossEntropyLoss:
     def __init__(self, context: CudaContext) -> None:
         self.context = context
         device, stream = context.device, context.stream
-        self._loss = memory.empty((1,), "float32", device=device, stream=stream)
-        self._count = memory.empty((1,), "int32", device=device, stream=stream)
+        # Loss and count side by side, so that one copy brings both to the host.
+        self._outcome = memory.empty(2, "float32", device=device, stream=stream)
+        self._loss = self._outcome.view(1)
+        self._count = self._outcome.view(1, "int32", offset=4)
+        self._host = memory.pinned_empty(2, "float32", device=device)
+        self._copied: Event | None = None
 
     def queue(self, logits: Blob, target: Blob) -> None:
         """Compute the loss from the logits (log-sum-exp) and the accuracy, both (n, c, 1, 1)."""
@@ -28,11 +33,16 @@ class CrossEntropyLoss:
         stream = self.context.stream
         kernels.softmax_cross_entropy_loss(stream, logits.cuda, target.cuda, self._loss)
         kernels.count_correct(stream, logits.cuda, target.cuda, self._count)
+        self._host.copy_from(self._outcome, stream)
+        self._copied = stream.record(timing=False)
 
     def result(self) -> tuple[float, int]:
         """Wait for the last ``queue``: the mean loss and the number of right samples."""
-        stream = self.context.stream
-        return float(self._loss.numpy(stream)[0]), int(self._count.numpy(stream)[0])
+        if self._copied is None:
+            raise RuntimeError("nothing was queued")
+        self._copied.synchronize()
+        loss, count = self._host.array[:1], self._host.array[1:].view("int32")
+        return float(loss[0]), int(count[0])
 
     def loss(self, logits: Blob, target: Blob) -> float:
         """Return the mean loss over the batch: -sum(target * log softmax(logits)) / n."""
