@@ -17,7 +17,7 @@ import results
 from layers import CudaContext
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
-import train  # noqa: E402
+import train
 
 # (what the row is called, arguments of train.py)
 RUNS = {

@@ -160,9 +160,7 @@ def measure(case: Case, library: Any, bare_call: Any, repeats: int) -> list[resu
     """Measure every way of calling one function."""
     own = bare(bare_call, library.address(case.function), case, repeats)
     loop = nanoseconds(lambda: None, case, repeats)
-    times = {
-        route: nanoseconds(call, case, repeats) - loop for route, call in case.routes.items()
-    }
+    times = {route: nanoseconds(call, case, repeats) - loop for route, call in case.routes.items()}
     rows = [{"function": case.function, "route": "C", "ns": own, "net_ns": 0.0}]
     for route, took in times.items():
         net = took - own

@@ -77,7 +77,8 @@ def _processor() -> str:
     except OSError:
         lines = []
     models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return re.sub(r"\(R\)|\(TM\)|CPU|Processor|@.*", "", models[0] if models else platform.machine())
+    model = models[0] if models else platform.machine()
+    return re.sub(r"\(R\)|\(TM\)|CPU|Processor|@.*", "", model)
 
 
 def slug(text: str) -> str:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from enum import IntEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,10 +21,18 @@ from pycudnn import Buffer, CudaContext, cudnn, empty, from_numpy
 from pycudnn.errors import CudnnError
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
-import results  # noqa: E402
+import results
 
-# A convolution as (run with algorithm and workspace, workspace size of algorithm, output).
-Run = Callable[[IntEnum, "Buffer | None"], None]
+
+class Direction(NamedTuple):
+    """One of the three calls that make up a convolution's forward and backward pass."""
+
+    name: str
+    algorithms: type[IntEnum]
+    workspace_size: Callable[..., int]
+    descriptors: tuple[Any, ...]  # in C order
+    run: Callable[[IntEnum, Buffer | None], None]
+    output: Buffer
 
 
 def in_float64(x: Any, w: Any, dy: Any, padding: int, stride: int) -> dict[str, np.ndarray]:
@@ -47,24 +55,8 @@ def in_float64(x: Any, w: Any, dy: Any, padding: int, stride: int) -> dict[str, 
     }
 
 
-def measure(context: CudaContext, run: Run, algorithm: IntEnum, workspace: int) -> float:
-    """Return the microseconds of one call, by events around as many as fill a while."""
-    space = context.workspace(workspace) if workspace else None
-    stream = context.stream
-    run(algorithm, space)  # the first call may load code
-    calls = 1
-    while True:
-        began = stream.record()
-        for _ in range(calls):
-            run(algorithm, space)
-        milliseconds = stream.record().elapsed_ms(began)
-        if milliseconds > 20 or calls >= 1000:
-            return 1e3 * milliseconds / calls
-        calls *= 4
-
-
 def convolve(context: CudaContext, options: argparse.Namespace) -> list[results.Row]:
-    """Run all three directions with all algorithms; one row for each that the library has."""
+    """Run all three directions with all algorithms; one row for each."""
     handle, library = context.cudnn, context.cudnn.library
     random = np.random.default_rng(options.seed)
 
@@ -72,7 +64,9 @@ def convolve(context: CudaContext, options: argparse.Namespace) -> list[results.
     x_desc = cudnn.TensorDescriptor(options.input, library=library)
     w_shape = (options.filters, options.input[1], options.window, options.window)
     w_desc = cudnn.FilterDescriptor(w_shape, library=library)
-    conv = cudnn.ConvolutionDescriptor(options.padding, options.stride, library=library)
+    conv = cudnn.ConvolutionDescriptor(
+        options.padding, options.stride, math_type=options.math_type, library=library
+    )
 
     # 2. The library says what comes out.
     y_desc = cudnn.TensorDescriptor(
@@ -82,71 +76,83 @@ def convolve(context: CudaContext, options: argparse.Namespace) -> list[results.
 
     # 3. Memory on the device, with data for the operands.
     host = [random.standard_normal(desc.shape, np.float32) for desc in (x_desc, w_desc, y_desc)]
-    place = {"device": context.device, "stream": context.stream}
-    x, w, dy = (from_numpy(array, **place) for array in host)
-    y, dx, dw = (empty(desc.shape, **place) for desc in (y_desc, x_desc, w_desc))
+    device, stream = context.device, context.stream
+    x, w, dy = (from_numpy(array, device=device, stream=stream) for array in host)
+    y, dx, dw = (
+        empty(desc.shape, device=device, stream=stream) for desc in (y_desc, x_desc, w_desc)
+    )
     expected = in_float64(*host, options.padding, options.stride)
 
-    # 4. Each direction: its algorithms, its descriptors in C order, its call.
-    rows = []
-    for math_type in options.math_types:
-        conv = conv.replace(math_type=math_type)
-        directions: list[tuple[str, type[IntEnum], Callable[..., int], tuple[Any, ...], Run, Buffer]]
-        directions = [
-            (
-                "forward",
-                cudnn.ConvolutionFwdAlgo,
-                cudnn.get_convolution_forward_workspace_size,
-                (x_desc, w_desc, conv, y_desc),
-                lambda algorithm, space, conv=conv: cudnn.convolution_forward(
-                    handle, x_desc, x, w_desc, w, conv, algorithm, space, y_desc, y
-                ),
-                y,
+    # 4. Each direction has its algorithms, its descriptors and its call.
+    directions = (
+        Direction(
+            "forward",
+            cudnn.ConvolutionFwdAlgo,
+            cudnn.get_convolution_forward_workspace_size,
+            (x_desc, w_desc, conv, y_desc),
+            lambda algorithm, workspace: cudnn.convolution_forward(
+                handle, x_desc, x, w_desc, w, conv, algorithm, workspace, y_desc, y
             ),
-            (
-                "backward data",
-                cudnn.ConvolutionBwdDataAlgo,
-                cudnn.get_convolution_backward_data_workspace_size,
-                (w_desc, y_desc, conv, x_desc),
-                lambda algorithm, space, conv=conv: cudnn.convolution_backward_data(
-                    handle, w_desc, w, y_desc, dy, conv, algorithm, space, x_desc, dx
-                ),
-                dx,
+            y,
+        ),
+        Direction(
+            "backward data",
+            cudnn.ConvolutionBwdDataAlgo,
+            cudnn.get_convolution_backward_data_workspace_size,
+            (w_desc, y_desc, conv, x_desc),
+            lambda algorithm, workspace: cudnn.convolution_backward_data(
+                handle, w_desc, w, y_desc, dy, conv, algorithm, workspace, x_desc, dx
             ),
-            (
-                "backward filter",
-                cudnn.ConvolutionBwdFilterAlgo,
-                cudnn.get_convolution_backward_filter_workspace_size,
-                (x_desc, y_desc, conv, w_desc),
-                lambda algorithm, space, conv=conv: cudnn.convolution_backward_filter(
-                    handle, x_desc, x, y_desc, dy, conv, algorithm, space, w_desc, dw
-                ),
-                dw,
+            dx,
+        ),
+        Direction(
+            "backward filter",
+            cudnn.ConvolutionBwdFilterAlgo,
+            cudnn.get_convolution_backward_filter_workspace_size,
+            (x_desc, y_desc, conv, w_desc),
+            lambda algorithm, workspace: cudnn.convolution_backward_filter(
+                handle, x_desc, x, y_desc, dy, conv, algorithm, workspace, w_desc, dw
             ),
-        ]
-        for direction, algorithms, workspace_size, descriptors, run, output in directions:
-            for algorithm in algorithms:
-                row: results.Row = {
-                    "direction": direction,
-                    "algorithm": algorithm.name,
-                    "math_type": math_type.name,
-                    "workspace_bytes": None,
-                    "time_us": None,
-                    "max_error": None,
-                }
-                try:
-                    workspace = workspace_size(handle, *descriptors, algorithm)
-                    output.fill_bytes(0xFF, context.stream)  # NaN: nothing old may pass as a result
-                    row["time_us"] = measure(context, run, algorithm, workspace)
-                except CudnnError as error:
-                    row["note"] = error.status_name.removeprefix("CUDNN_STATUS_").lower()
-                else:
-                    wanted = expected[direction]
-                    error_size = np.abs(output.numpy(context.stream) - wanted).max()
-                    row["workspace_bytes"] = workspace
-                    row["max_error"] = float(error_size / np.abs(wanted).max())
-                rows.append(row)
-    return rows
+            dw,
+        ),
+    )
+    return [
+        measure(context, direction, algorithm, expected[direction.name])
+        for direction in directions
+        for algorithm in direction.algorithms
+    ]
+
+
+def measure(
+    context: CudaContext, direction: Direction, algorithm: IntEnum, expected: np.ndarray
+) -> results.Row:
+    """Run one algorithm: its workspace, time and error, or the status that it was refused with."""
+    row: results.Row = {"direction": direction.name, "algorithm": algorithm.name}
+    output, stream = direction.output, context.stream
+    try:
+        needed = direction.workspace_size(context.cudnn, *direction.descriptors, algorithm)
+        workspace = context.workspace(needed) if needed else None
+        output.fill_bytes(0xFF, stream)  # NaN: nothing left from before can pass as a result
+        row["workspace_bytes"] = needed
+        row["time_us"] = time(context, lambda: direction.run(algorithm, workspace))
+    except CudnnError as error:
+        return {**row, "note": error.status_name}
+    difference = np.abs(output.numpy(stream) - expected).max()
+    return {**row, "max_error": float(difference / np.abs(expected).max())}
+
+
+def time(context: CudaContext, call: Callable[[], None]) -> float:
+    """Return the microseconds of one call, by events around as many as fill 20 ms."""
+    call()  # the first one may load code
+    calls = 1
+    while True:
+        began = context.stream.record()
+        for _ in range(calls):
+            call()
+        milliseconds = context.stream.record().elapsed_ms(began)
+        if milliseconds > 20:
+            return 1e3 * milliseconds / calls
+        calls *= 4
 
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -160,18 +166,17 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     option("--padding", type=int, default=0)
     option("--stride", type=int, default=1)
     option(
-        "--math",
-        nargs="+",
-        choices=[each.name for each in cudnn.MathType],
-        default=["FMA_MATH"],
-        help="FMA_MATH is plain float32, DEFAULT_MATH may use TF32",
+        "--math-type",
+        type=lambda name: cudnn.MathType[name],
+        default=cudnn.MathType.FMA_MATH,
+        metavar="{" + ",".join(cudnn.MathType.__members__) + "}",
+        help="FMA_MATH (the default) is plain float32, DEFAULT_MATH may use TF32",
     )
     option("--seed", type=int, default=0)
     option("--plot", type=Path, metavar="FILE", help="PNG with a bar per algorithm")
     option("--output", type=Path, metavar="DIR", help="write a result file there")
     options = parser.parse_args(arguments)
     options.backend = None if options.backend == "auto" else options.backend
-    options.math_types = [cudnn.MathType[name] for name in options.math]
     return options
 
 
@@ -186,15 +191,14 @@ def main(arguments: list[str] | None = None) -> None:
         window=options.window,
         padding=options.padding,
         stride=options.stride,
+        math_type=options.math_type.name,
         seed=options.seed,
     )
     with CudaContext(options.backend) as context:
         result.rows = convolve(context, options)
     results.show(result)
     if options.plot is not None:
-        results.draw_bars(
-            result, options.plot, labels=("direction", "algorithm", "math_type"), y="time_us"
-        )
+        results.draw_bars(result, options.plot, labels=("direction", "algorithm"), y="time_us")
         print(f"plotted {options.plot}")
     if options.output is not None:
         print(f"wrote {results.save(result, options.output)}")

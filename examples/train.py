@@ -190,7 +190,7 @@ def plot(path: Path, history: History, evaluation: Evaluation, tests: MNIST, tit
     wrong = np.flatnonzero(evaluation.predictions != labels)
     shown = [*range(40), *wrong[wrong >= 40][:20]]
     sheet.suptitle("the first 40 test digits, and the first 20 wrong ones after them", fontsize=10)
-    grid = sheet.subplots(6, 10).flat
+    grid = sheet.subplots(6, 10).ravel()
     for axes in grid:
         axes.axis("off")
     for axes, i in zip(grid, shown, strict=False):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from pathlib import Path
+from typing import Literal, overload
 
 import numpy as np
 
@@ -114,6 +115,12 @@ class Blob:
         if self._tensor is None:
             self._tensor = cudnn.TensorDescriptor(self.shape, library=self.context.cudnn.library)
         return self._tensor
+
+    @overload
+    def to(self, target: Literal["host"]) -> np.ndarray: ...
+
+    @overload
+    def to(self, target: Literal["cuda"]) -> memory.Buffer: ...
 
     def to(self, target: str) -> np.ndarray | memory.Buffer:
         """Copy the other side's values to ``target``, ``"cuda"`` or ``"host"``, and return it.

@@ -28,6 +28,7 @@ class Conv2D(Layer):
 
     weights: Blob
     biases: Blob
+    filter_desc: cudnn.FilterDescriptor
     grad_weights: Blob
     grad_biases: Blob
 

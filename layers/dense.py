@@ -32,6 +32,13 @@ class Dense(Layer):
         self.input_size = 0
         self.one_vec: memory.Buffer | None = None
 
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return host copies: the weights as (output_size, input_size), the biases flat."""
+        return {
+            name: array.reshape(-1) if name.endswith(".bias") else array[0, 0]
+            for name, array in super().arrays().items()
+        }
+
     def fwd_initialize(self, input: Blob) -> None:
         """Take the input; make the weights at the first one."""
         if self.weights is None:

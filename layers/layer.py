@@ -123,7 +123,8 @@ class Layer:
         The fan-in is the number of inputs of one output value: C*h*w of the filter for a
         convolution, all input values for a dense layer. ``seed`` None draws fresh ones.
         """
-        assert self.weights is not None and self.biases is not None
+        if self.weights is None or self.biases is None:
+            return
         limit = np.sqrt(6 / (self.weights.len // self.biases.len))
         random = np.random.default_rng(seed)
         self.weights.ptr[...] = random.uniform(-limit, limit, self.weights.shape)
@@ -144,12 +145,16 @@ class Layer:
             self.weights = self.biases = None
             raise
 
-    def update_weights_biases(self, learning_rate: float) -> None:
-        """Gradient descent: w -= learning_rate * dw and b -= learning_rate * db (cublasSaxpy)."""
-        for values, gradient in ((self.weights, self.grad_weights), (self.biases, self.grad_biases)):
+    def update_weights_biases(self, eps: float | memory.Buffer) -> None:
+        """Gradient descent: w += eps * dw and b += eps * db (cublasSaxpy).
+
+        ``eps`` is minus the learning rate, a number or, in cuBLAS's pointer mode DEVICE, a buffer.
+        """
+        pairs = (self.weights, self.grad_weights), (self.biases, self.grad_biases)
+        for values, gradient in pairs:
             if values is not None and gradient is not None:
                 cublas.saxpy(
-                    self.cuda.cublas, values.len, -learning_rate, gradient.cuda, 1, values.cuda, 1
+                    self.cuda.cublas, values.len, eps, gradient.cuda, 1, values.cuda, 1
                 )
 
     def parameters(self) -> dict[str, Blob]:

@@ -1,4 +1,4 @@
-"""The MNIST loader of the book: ``train``, ``test``, ``get_batch``, ``next``, ``get_data``, ``get_target``."""
+"""MNIST: the loader of the data set (book: mnist.h, mnist.cpp)."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ class MNIST:
         return self.order[first : first + self.batch_size]
 
     def get_batch(self) -> None:
-        """Gather the current batch into the host side of both blobs; ``to("cuda")`` is the caller's."""
+        """Gather the current batch into the host side of both blobs."""
         data, target = self.get_data(), self.get_target()
         indices = self.batch_indices()
         n = len(indices)
