@@ -2,6 +2,7 @@
 
 from layers.activation import Activation
 from layers.blob import Blob
+from layers.captured_step import CapturedStep
 from layers.context import CudaContext, default_context
 from layers.conv2d import Conv2D
 from layers.dense import Dense
@@ -16,6 +17,7 @@ __all__ = [
     "MNIST",
     "Activation",
     "Blob",
+    "CapturedStep",
     "Conv2D",
     "CrossEntropyLoss",
     "CudaContext",

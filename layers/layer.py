@@ -9,7 +9,7 @@ import numpy as np
 
 from layers.blob import Blob
 from layers.context import CudaContext
-from pycudnn import cublas
+from pycudnn import cublas, memory
 
 # Where pretrained parameters come from: a directory of the book's raw files, or named arrays.
 ParameterSource = str | Path | Mapping[str, np.ndarray]

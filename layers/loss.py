@@ -11,7 +11,8 @@ from pycudnn.device import Event
 class CrossEntropyLoss:
     """Mean cross-entropy loss and number of right samples, computed on the device.
 
-    ``queue`` starts both and waits for nothing; ``result`` waits for the last one queued.
+    ``queue`` starts both and waits for nothing, ``mark`` remembers that they are queued, and
+    ``result`` waits for what was marked last. A captured step queues once and marks each replay.
     """
 
     def __init__(self, context: CudaContext) -> None:
@@ -34,7 +35,10 @@ class CrossEntropyLoss:
         kernels.softmax_cross_entropy_loss(stream, logits.cuda, target.cuda, self._loss)
         kernels.count_correct(stream, logits.cuda, target.cuda, self._count)
         self._host.copy_from(self._outcome, stream)
-        self._copied = stream.record(timing=False)
+
+    def mark(self) -> None:
+        """Remember this point of the stream: ``result`` waits for it."""
+        self._copied = self.context.stream.record(timing=False)
 
     def result(self) -> tuple[float, int]:
         """Wait for the last ``queue``: the mean loss and the number of right samples."""
@@ -47,9 +51,11 @@ class CrossEntropyLoss:
     def loss(self, logits: Blob, target: Blob) -> float:
         """Return the mean loss over the batch: -sum(target * log softmax(logits)) / n."""
         self.queue(logits, target)
+        self.mark()
         return self.result()[0]
 
     def accuracy(self, logits: Blob, target: Blob) -> int:
         """Return the number of samples whose largest logit is the target's class."""
         self.queue(logits, target)
+        self.mark()
         return self.result()[1]

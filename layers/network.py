@@ -10,6 +10,7 @@ from layers.blob import Blob
 from layers.context import CudaContext, default_context
 from layers.layer import Layer, ParameterSource
 from layers.softmax import Softmax
+from pycudnn import cublas, memory
 from pycudnn.errors import StatusError
 
 
@@ -84,14 +85,32 @@ class Network:
         """Gradient descent on every layer that is not frozen."""
         self._require_training("update")
         for layer in self.layers:
-            layer.update_weights_biases(learning_rate)
+            layer.update_weights_biases(-learning_rate)
+
+    def update_from_device(self, eps: memory.Buffer) -> None:
+        """Gradient descent with minus the learning rate in a buffer of one float32.
+
+        A captured update then takes the rate that lies there at each replay.
+        """
+        self._require_training("update")
+        handle = self._require_context().cublas
+        handle.pointer_mode = cublas.PointerMode.DEVICE
+        try:
+            for layer in self.layers:
+                layer.update_weights_biases(eps)
+        finally:
+            handle.pointer_mode = cublas.PointerMode.HOST
 
     def _owned(self, blob: Blob, name: str) -> Blob:
-        if self.context is None:
-            raise RuntimeError("the network has no context: call cuda() first")
+        self._require_context()
         if blob.context is not self.context:
             raise ValueError(f"{name} belongs to another context than the network: give both one")
         return blob
+
+    def _require_context(self) -> CudaContext:
+        if self.context is None:
+            raise RuntimeError("the network has no context: call cuda() first")
+        return self.context
 
     def _require_training(self, method: str) -> None:
         if not self.training:
@@ -108,6 +127,14 @@ class Network:
     def measure(self, target: Blob) -> None:
         """Queue loss and accuracy of the last forward; nothing waits for the device."""
         self.output_layer.measure(self._owned(target, "target"))
+
+    def queue_measurement(self, target: Blob) -> None:
+        """``measure`` without the mark that ``measured`` waits for: for a capture."""
+        self.output_layer.queue_measurement(self._owned(target, "target"))
+
+    def mark_measured(self) -> None:
+        """``measured`` waits for what is queued up to here: after a captured measurement."""
+        self.output_layer.mark_measured()
 
     def measured(self) -> tuple[float, int]:
         """Wait for the last ``measure``: the mean loss and the number of right samples."""

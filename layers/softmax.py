@@ -63,7 +63,16 @@ class Softmax(Layer):
 
     def measure(self, target: Blob) -> None:
         """Queue loss and accuracy of the last forward; ``measured`` waits for them."""
+        self.queue_measurement(target)
+        self.mark_measured()
+
+    def queue_measurement(self, target: Blob) -> None:
+        """``measure`` without the mark, for a capture."""
         self.loss.queue(self._logits(), target)
+
+    def mark_measured(self) -> None:
+        """``measured`` waits for what is queued up to here."""
+        self.loss.mark()
 
     def measured(self) -> tuple[float, int]:
         """Wait for the last ``measure``: the mean loss and the number of right samples."""
