@@ -55,10 +55,10 @@ def measure(name: str, arguments: list[str], backend: str, seed: int) -> results
 
 def main() -> None:
     """Measure, print and save."""
-    parser = results.parser(__doc__)
+    parser = results.arguments(__doc__)
     parser.add_argument("--seeds", type=int, help="how many (GPU: 5, reference: 1)")
     options = parser.parse_args()
-    backend = results.backend(options)
+    backend = results.backend_of(options)
     seeds = options.seeds or SEEDS[backend]
     result = results.begin("accuracy", backend, seeds=seeds)
     for name, arguments in RUNS[backend]:

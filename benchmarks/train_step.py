@@ -18,7 +18,7 @@ from typing import Any
 
 import results
 
-from layers import MNIST, CudaContext
+from layers import MNIST, CapturedStep, CudaContext
 from layers.models import lenet
 
 ROOT = Path(__file__).parents[1]
@@ -38,14 +38,20 @@ def loader_of(context: CudaContext, batch: int) -> MNIST:
     return loader
 
 
-def ours(context: CudaContext, batch: int, steps: int, warm_up: int) -> results.Row:
-    """Time the loop of train.py."""
+def ours(
+    context: CudaContext, graph: bool, batch: int, steps: int, warm_up: int
+) -> results.Row:
+    """Time the loop of train.py, with its steps replayed as CUDA graphs or call by call."""
     model = lenet(seed=1)
     model.cuda(context)
+    captured = CapturedStep(model) if graph else None
     loader = loader_of(context, batch)
 
     def run(steps: int) -> None:
-        train.train(model, loader, range(steps), lambda step: LEARNING_RATE, train.History())
+        train.train(
+            model, loader, range(steps), lambda step: LEARNING_RATE, train.History(),
+            captured=captured,
+        )  # fmt: skip
 
     run(warm_up)
     context.synchronize()
@@ -56,7 +62,7 @@ def ours(context: CudaContext, batch: int, steps: int, warm_up: int) -> results.
     context.synchronize()
     wall = time.perf_counter() - started
     return {
-        "implementation": "pycudnn",
+        "implementation": "pycudnn, CUDA graph" if graph else "pycudnn",
         "batch": batch,
         "wall_us": 1e6 * wall / steps,
         "device_us": 1e3 * ended.elapsed_ms(began) / steps,
@@ -181,7 +187,8 @@ def main(arguments: list[str] | None = None) -> None:
     )
     with CudaContext(backend) as context:
         for batch in batches:
-            result.rows.append(ours(context, batch, steps, WARM_UP[backend]))
+            for graph in (False, True) if backend == "cuda" else (False,):
+                result.rows.append(ours(context, graph, batch, steps, WARM_UP[backend]))
             for graph in (False, True) if torch else ():
                 result.rows.append(peer(torch, context, graph, batch, steps, WARM_UP[backend]))
     results.finish(result, options, x="batch", y="wall_us", series="implementation")

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from layers import MNIST, Conv2D, CudaContext, Network
+from layers import MNIST, CapturedStep, Conv2D, CudaContext, Network
 from layers.models import MODELS
 from pycudnn.device import default_backend
 
@@ -89,10 +89,11 @@ def train(
     rate: Callable[[int], float],
     history: History,
     report: Callable[[int, History], None] = lambda step, history: None,
+    captured: CapturedStep | None = None,
 ) -> None:
     """Make training steps; ``report`` is called every 200.
 
-    The next batch is gathered while the device works; loss and accuracy of each step are read
+    Each step is the book's four calls, or ``captured``'s replay of them. The next batch is gathered while the device works; loss and accuracy of each step are read
     back at its end.
     """
     data, target = loader.get_data(), loader.get_target()
@@ -102,13 +103,16 @@ def train(
             n = data.n
             data.to("cuda")
             target.to("cuda")
-            with annotate("forward"):
-                model.forward(data)
-            model.measure(target)
-            with annotate("backward"):
-                model.backward(target)
-            with annotate("update"):
-                model.update(rate(step))
+            if captured is not None:
+                captured(data, target, rate(step))
+            else:
+                with annotate("forward"):
+                    model.forward(data)
+                model.measure(target)
+                with annotate("backward"):
+                    model.backward(target)
+                with annotate("update"):
+                    model.update(rate(step))
             loader.next()
             loss, correct = model.measured()
         history.losses.append(loss)
@@ -245,6 +249,11 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
         action="store_true",
         help="as the published code: its loader, learning rate, decay and initial range",
     )
+    option(
+        "--no-graph",
+        action="store_true",
+        help="make each call of a step anew (slower; NVTX then shows the phases)",
+    )
     options = parser.parse_args(arguments)
 
     if options.backend == "auto":
@@ -328,7 +337,8 @@ def run(
 
     started = time.perf_counter()
     try:
-        train(model, loader, bar, rate, history, report)
+        captured = None if options.no_graph else CapturedStep(model)
+        train(model, loader, bar, rate, history, report, captured)
         context.synchronize()
         seconds = time.perf_counter() - started
         say(f"{steps:,} steps in {seconds:.1f} s, {1e6 * seconds / steps:,.0f} us a step")
