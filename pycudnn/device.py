@@ -78,6 +78,7 @@ class _Closing(ABC):
     """What ``close()`` ends; ``with`` closes, closing twice is nothing."""
 
     closed = False
+    _kind: str
 
     @abstractmethod
     def close(self) -> None:
@@ -85,7 +86,7 @@ class _Closing(ABC):
 
     def _check_open(self) -> None:
         if self.closed:
-            raise ValueError(f"this {type(self).__name__} is closed")
+            raise ValueError(f"this {self._kind} is closed")
 
     def __enter__(self: _Closable) -> _Closable:
         self._check_open()
@@ -102,6 +103,8 @@ class _Closing(ABC):
 
 class Event(_Closing):
     """A point in a stream's work (cudaEvent_t); made by ``Stream.record``."""
+
+    _kind = "Event"
 
     @abstractmethod
     def synchronize(self) -> None:
@@ -123,8 +126,11 @@ class Event(_Closing):
 class Graph(_Closing):
     """Work captured from a stream, launched again at the cost of one call (cudaGraphExec_t).
 
-    It keeps alive the memory that was used while it was captured.
+    It keeps alive the memory that was used while it was captured; the handles that were used must
+    stay open.
     """
+
+    _kind = "Graph"
 
     @abstractmethod
     def launch(self, stream: Stream | None = None) -> None:
@@ -137,6 +143,7 @@ class Stream(_Closing):
     ``device`` is its device, ``handle`` the cudaStream_t as an int.
     """
 
+    _kind = "Stream"
     device: Device
     handle: int
     _residents: list[Any]  # kept by every graph captured from here

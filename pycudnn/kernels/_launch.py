@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from importlib import resources
 from typing import Any
 
@@ -29,13 +28,24 @@ class Kernel:
         self._function = function
         self._compiled: dict[Device, Any] = {}
 
-    def __call__(self, stream: Stream, grid: tuple[int, ...], *arguments: int) -> None:
-        """Queue it; each argument is an address or a 64-bit integer."""
+    def __call__(self, stream: Stream, grid: tuple[int, ...], *arguments: Buffer | int) -> None:
+        """Queue it; a Buffer is passed as its address, an int as 64 bits."""
+        # Held until the launch, should another thread close a buffer.
+        held = [value._open() for value in arguments if isinstance(value, Buffer)]
+        passed = [value._on(stream) if isinstance(value, Buffer) else value for value in arguments]
         compiled = self._compiled.get(stream.device)
         if compiled is None:
             compiled = stream.device._compile(read_source(self._source), self._function)
             self._compiled[stream.device] = compiled
-        stream._launch(compiled, grid, THREADS, arguments)
+        stream._launch(compiled, grid, THREADS, passed)
+        del held
+
+
+def host_arrays(stream: Stream, *buffers: Buffer) -> list[np.ndarray]:
+    """The memory of reference buffers, for a launcher's NumPy form."""
+    for buffer in buffers:
+        buffer._on(stream)
+    return [buffer._array() for buffer in buffers]
 
 
 def check_operand(name: str, value: Any, dtype: type, size: int | None = None) -> None:
@@ -48,15 +58,18 @@ def check_operand(name: str, value: Any, dtype: type, size: int | None = None) -
         raise ValueError(f"{name} must have {size} element(s), got {value!r}")
 
 
-def scratch(stream: Stream, counters: int, partials: int) -> tuple[int, int]:
-    """Addresses of counters that are zero and of room for partial sums, both of 32 bits.
+def scratch(stream: Stream, counters: int, partials: int) -> tuple[Buffer, Buffer]:
+    """Counters that are zero, and room for partial sums; both of 32 bits.
 
     They are kept per stream, and per capture: a graph may run beside its stream.
     """
-    notes = stream._notes
-    buffers: dict[str, Buffer] = notes.setdefault("kernels.scratch", {})
-    for name, size, make in (("counters", counters, zeros), ("partials", partials, empty)):
-        if name not in buffers or buffers[name].size < size:
-            room = 2 ** math.ceil(math.log2(max(size, 1024)))
-            buffers[name] = make(room, np.int32, device=stream.device)
-    return buffers["counters"]._on(stream), buffers["partials"]._on(stream)
+    have: tuple[Buffer, Buffer] | None = stream._notes.get("scratch")
+    if have is not None and have[0].size >= counters and have[1].size >= partials:
+        return have
+    rooms = [1 << (max(size, 1024) - 1).bit_length() for size in (counters, partials)]
+    if have is not None:
+        rooms = [max(room, old.size) for room, old in zip(rooms, have, strict=True)]
+    device = stream.device
+    made = zeros(rooms[0], np.int32, device), empty(rooms[1], np.int32, device)
+    stream._notes["scratch"] = made
+    return made

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from pycudnn.device import Stream
-from pycudnn.kernels._launch import THREADS, Kernel, check_operand, scratch
+from pycudnn.kernels._launch import THREADS, Kernel, check_operand, host_arrays, scratch
 from pycudnn.memory import Buffer
 
 _BLOCKS_PER_MULTIPROCESSOR = 8  # of 256 threads: all that fit
@@ -41,14 +41,14 @@ def channel_sum(stream: Stream, x: Buffer, sums: Buffer) -> None:
     images, channels = x.shape[:2]
     plane = math.prod(x.shape[2:])
     check_operand("sums", sums, np.float32, channels)
-    source, result = x._on(stream), sums._on(stream)
     if stream.device.backend == "reference":
-        planes = x._array().reshape(images, channels, plane).sum(axis=2)
-        sums._array()[...] = planes.sum(axis=0, dtype=np.float64).reshape(sums.shape)
+        values, result = host_arrays(stream, x, sums)
+        planes = values.reshape(images, channels, plane).sum(axis=2)
+        result[...] = planes.sum(axis=0, dtype=np.float64).reshape(sums.shape)
         return
     kernel = _channel_sum
-    if plane % 4 == 0 and source % 16 == 0:
+    if plane % 4 == 0 and x.address % 16 == 0:
         kernel, plane = _channel_sum_float4, plane // 4
     slices = _slices(images * plane, channels, stream.device.multiprocessor_count)
     room = scratch(stream, channels, channels * slices)
-    kernel(stream, (channels, slices), source, images, channels, plane, *room, result)
+    kernel(stream, (channels, slices), x, images, channels, plane, *room, sums)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pycudnn.device import Stream
-from pycudnn.kernels._launch import THREADS, Kernel, check_operand, scratch
+from pycudnn.kernels._launch import THREADS, Kernel, check_operand, host_arrays, scratch
 from pycudnn.memory import Buffer
 
 _WARPS = THREADS // 32
@@ -41,18 +41,16 @@ def softmax_cross_entropy_loss(
     """
     rows, classes = _rows("logits", logits, target)
     check_operand("loss", loss, np.float32, 1)
-    operands = logits._on(stream), target._on(stream)
-    result = loss._on(stream)
     if stream.device.backend == "reference":
-        loss._array()[...] = _mean_loss(logits._array(), target._array(), rows)
+        x, wanted, result = host_arrays(stream, logits, target, loss)
+        result[...] = _mean_loss(x.reshape(rows, -1), wanted.reshape(rows, -1))
         return
     blocks = _blocks(rows)
     room = scratch(stream, 1, blocks)
-    _softmax_cross_entropy_loss(stream, (blocks,), *operands, rows, classes, *room, result)
+    _softmax_cross_entropy_loss(stream, (blocks,), logits, target, rows, classes, *room, loss)
 
 
-def _mean_loss(logits: np.ndarray, target: np.ndarray, rows: int) -> np.floating:
-    logits, target = logits.reshape(rows, -1), target.reshape(rows, -1)
+def _mean_loss(logits: np.ndarray, target: np.ndarray) -> np.floating:
     shifted = logits - logits.max(axis=1, keepdims=True)
     log_sum = np.log(np.exp(shifted).sum(axis=1))
     # A class of no weight may have a logit of -infinity.
@@ -69,13 +67,11 @@ def count_correct(stream: Stream, scores: Buffer, target: Buffer, count: Buffer)
     """
     rows, classes = _rows("scores", scores, target)
     check_operand("count", count, np.int32, 1)
-    operands = scores._on(stream), target._on(stream)
-    result = count._on(stream)
     if stream.device.backend == "reference":
-        found = scores._array().reshape(rows, -1).argmax(axis=1)
-        wanted = target._array().reshape(rows, -1).argmax(axis=1)
-        count._array()[...] = np.count_nonzero(found == wanted)
+        x, wanted, result = host_arrays(stream, scores, target, count)
+        right = x.reshape(rows, -1).argmax(axis=1) == wanted.reshape(rows, -1).argmax(axis=1)
+        result[...] = np.count_nonzero(right)
         return
     blocks = _blocks(rows)
     room = scratch(stream, 1, blocks)
-    _count_correct(stream, (blocks,), *operands, rows, classes, *room, result)
+    _count_correct(stream, (blocks,), scores, target, rows, classes, *room, count)
