@@ -61,7 +61,7 @@ def output_size_query(backend: str) -> Case:
     w = cudnn.FilterDescriptor((50, 20, 5, 5), library=library)
     conv = cudnn.ConvolutionDescriptor(library=library)
     sizes = (ctypes.c_int * 4)()
-    out = [ctypes.byref(sizes, 4 * i) for i in range(4)]
+    out = [ctypes.pointer(ctypes.c_int.from_buffer(sizes, 4 * i)) for i in range(4)]
     pointers = [each.address for each in (conv, x, w)]
     pointers += [ctypes.addressof(sizes) + 4 * i for i in range(4)]
     function = library.function(name)
