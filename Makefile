@@ -45,4 +45,4 @@ $(VENV)/ready-test: $(VENV)/bin/python $(SOURCES)
 	touch $@ $(VENV)/ready-train
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info pycudnn/*.so pycudnn/_core*.c
+	rm -rf $(VENV) build dist *.egg-info pycudnn/*.so pycudnn/_*.c

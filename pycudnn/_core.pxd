@@ -78,6 +78,8 @@ cdef class ConvolutionDescriptor(Owned):
 
 cdef class PoolingDescriptor(Owned):
     cdef readonly int ndim
+    cdef long long fitting_input        # serials of the last pair whose shapes fit
+    cdef long long fitting_output
 
 
 cdef class ActivationDescriptor(Owned):

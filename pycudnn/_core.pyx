@@ -25,7 +25,7 @@ from libc.string cimport memset
 
 from pycudnn._prototypes cimport *
 
-from pycudnn.errors import LibraryMismatch
+from pycudnn.errors import LibraryMismatch, NotSupported
 
 cdef extern from *:
     """
@@ -1010,7 +1010,7 @@ ctypedef int (*map_fn)(void*, const void*, const void*, const void*, const void*
 
 cdef int map_tensor(int slot, str function, CudnnHandle handle, TensorDescriptor a_desc, a,
                     str a_name, TensorDescriptor c_desc, c, str c_name, alpha, beta) except -1:
-    """f(handle, alpha, aDesc, A, beta, cDesc, C): the shape that four functions share."""
+    """f(handle, alpha, aDesc, A, beta, cDesc, C): the shape that three functions share."""
     cdef Frame frame
     cdef Scalars scalars
     cdef void* a_data
@@ -1023,7 +1023,7 @@ cdef int map_tensor(int slot, str function, CudnnHandle handle, TensorDescriptor
         use(&frame, c_desc)
         a_data = tensor(&frame, a_desc, a, a_name, False)
         c_data = tensor(&frame, c_desc, c, c_name, True)
-        scale(&scalars, alpha, beta, c_desc.dtype)
+        scale(&scalars, alpha, beta, a_desc.dtype)
         call = <map_fn> handle.library.get(slot, function)
         with nogil:
             enter(handle)
@@ -1057,7 +1057,12 @@ def add_tensor(CudnnHandle handle not None, TensorDescriptor a_desc not None, a,
 
 def transform_tensor(CudnnHandle handle not None, TensorDescriptor x_desc not None, x,
                      TensorDescriptor y_desc not None, y, *, alpha=1.0, beta=0.0) -> None:
-    """y = alpha x + beta y, from one layout or data type to another (cudnnTransformTensor)."""
+    """y = alpha x + beta y, from one layout or data type to another (cudnnTransformTensor).
+
+    NotSupported from another type to float64: cuDNN reports success there and writes wrong numbers.
+    """
+    if y_desc.dtype == DOUBLE and x_desc.dtype != DOUBLE:
+        raise NotSupported(f"cuDNN cannot convert to float64: x is {x_desc!r}, y is {y_desc!r}")
     map_tensor(TRANSFORM_TENSOR, "cudnnTransformTensor", handle, x_desc, x, "x", y_desc, y, "y",
                alpha, beta)
 
@@ -1197,6 +1202,19 @@ def activation_backward(CudnnHandle handle not None, ActivationDescriptor activa
                    dy_desc, dy, x_desc, x, dx_desc, dx, alpha, beta)
 
 
+cdef int check_pooled(PoolingDescriptor pooling, TensorDescriptor x_desc,
+                      TensorDescriptor y_desc) except -1:
+    """cuDNN does not check the output's spatial size; the last pair that fits is remembered."""
+    if pooling.fitting_input == x_desc.serial and pooling.fitting_output == y_desc.serial:
+        return 0
+    expected = get_pooling_forward_output_dim(pooling, x_desc)
+    if y_desc.shape != expected:
+        raise ValueError(f"the output of {pooling!r} has shape {expected}, got {y_desc!r}")
+    pooling.fitting_input = x_desc.serial
+    pooling.fitting_output = y_desc.serial
+    return 0
+
+
 def pooling_forward(CudnnHandle handle not None, PoolingDescriptor pooling not None,
                     TensorDescriptor x_desc not None, x, TensorDescriptor y_desc not None, y,
                     *, alpha=1.0, beta=0.0) -> None:
@@ -1204,6 +1222,7 @@ def pooling_forward(CudnnHandle handle not None, PoolingDescriptor pooling not N
 
     x (N, C, H, W), y as ``get_pooling_forward_output_dim`` says.
     """
+    check_pooled(pooling, x_desc, y_desc)
     apply(POOLING_FORWARD, "cudnnPoolingForward", handle, pooling, x_desc, x, y_desc, y,
           alpha, beta)
 
@@ -1213,16 +1232,32 @@ def pooling_backward(CudnnHandle handle not None, PoolingDescriptor pooling not 
                      TensorDescriptor x_desc not None, x, TensorDescriptor dx_desc not None, dx,
                      *, alpha=1.0, beta=0.0) -> None:
     """dx = alpha (gradient of the input) + beta dx (cudnnPoolingBackward)."""
+    check_pooled(pooling, x_desc, y_desc)
     apply_backward(POOLING_BACKWARD, "cudnnPoolingBackward", handle, pooling, y_desc, y, dy_desc,
                    dy, x_desc, x, dx_desc, dx, alpha, beta)
 
 
-cdef int check_softmax(int algorithm, int mode) except -1:
+cdef int check_softmax(int algorithm, int mode, TensorDescriptor first,
+                       TensorDescriptor second) except -1:
     if not 0 <= algorithm <= 2:
         raise ValueError(f"algorithm must be a SoftmaxAlgorithm (0, 1 or 2), got {algorithm}")
     if not 0 <= mode <= 1:
         raise ValueError(f"mode must be a SoftmaxMode (0 or 1), got {mode}")
+    # cuDNN reports success for other layouts and writes to the wrong places.
+    if not same_layout(first, second):
+        raise ValueError(f"softmax needs tensors of one shape and layout, got {first!r} "
+                         f"and {second!r}")
     return 0
+
+
+cdef bint same_layout(TensorDescriptor first, TensorDescriptor second) noexcept:
+    cdef int axis
+    if first.ndim != second.ndim:
+        return False
+    for axis in range(first.ndim):
+        if first.dims[axis] != second.dims[axis] or first.steps[axis] != second.steps[axis]:
+            return False
+    return True
 
 
 def softmax_forward(CudnnHandle handle not None, int algorithm, int mode,
@@ -1239,7 +1274,7 @@ def softmax_forward(CudnnHandle handle not None, int algorithm, int mode,
     cdef void* y_data
     cdef int status
     cdef cudnnSoftmaxForward_fn call
-    check_softmax(algorithm, mode)
+    check_softmax(algorithm, mode, x_desc, y_desc)
     begin(&frame, handle.library, handle)
     try:
         use(&frame, x_desc)
@@ -1272,7 +1307,8 @@ def softmax_backward(CudnnHandle handle not None, int algorithm, int mode,
     cdef void* dx_data
     cdef int status
     cdef cudnnSoftmaxBackward_fn call
-    check_softmax(algorithm, mode)
+    check_softmax(algorithm, mode, y_desc, dy_desc)
+    check_softmax(algorithm, mode, y_desc, dx_desc)
     begin(&frame, handle.library, handle)
     try:
         use(&frame, y_desc)

@@ -621,6 +621,28 @@ def test_small_and_wrong_buffers_are_refused(context, rng):
         cudnn.activation_forward(bench.handle, tanh, desc, good, desc, good)
 
 
+def test_shapes_that_cudnn_does_not_check(context, rng):
+    """cuDNN returns success for these and writes to the wrong places."""
+    bench = Bench(context, rng)
+    x_desc, y_desc = bench.desc((1, 2, 6, 6)), bench.desc((1, 2, 4, 4))
+    x, y = bench.blank(x_desc), bench.blank(y_desc)
+    pooling = cudnn.PoolingDescriptor(2, library=bench.library)
+    with pytest.raises(ValueError, match=r"has shape \(1, 2, 3, 3\), got TensorDescriptor"):
+        cudnn.pooling_forward(bench.handle, pooling, x_desc, x, y_desc, y)
+    with pytest.raises(ValueError, match=r"has shape \(1, 2, 3, 3\), got TensorDescriptor"):
+        cudnn.pooling_backward(
+            bench.handle, pooling, y_desc, y, y_desc, y, x_desc, x, x_desc, x
+        )
+    nhwc = cudnn.TensorDescriptor((1, 2, 6, 6), format=NHWC, library=bench.library)
+    with pytest.raises(ValueError, match="softmax needs tensors of one shape and layout"):
+        cudnn.softmax_forward(bench.handle, 1, 1, x_desc, x, nhwc, x)
+    with pytest.raises(ValueError, match="softmax needs tensors of one shape and layout"):
+        cudnn.softmax_backward(bench.handle, 1, 1, x_desc, x, x_desc, x, y_desc, y)
+    wide = cudnn.TensorDescriptor((1, 2, 6, 6), "float64", library=bench.library)
+    with pytest.raises(errors.NotSupported, match="cannot convert to float64"):
+        cudnn.transform_tensor(bench.handle, x_desc, x, wide, x)
+
+
 def test_scalars_must_be_numbers(context, rng):
     bench = Bench(context, rng)
     desc = bench.desc((1, 1, 1, 1))
