@@ -73,10 +73,8 @@ class Handle(_core_blas.BlasHandle):
 
         MATH_DISALLOW_REDUCED_PRECISION_REDUCTION may be added to another one with ``|``.
         """
-        mode = ctypes.c_int()
-        with _core.ColdCall(self.library, self) as call:
-            call("cublasGetMathMode", self, ctypes.byref(mode))
-        return Math(mode.value) if mode.value in tuple(Math) else mode.value
+        mode = self._get("cublasGetMathMode")
+        return Math(mode) if mode in tuple(Math) else mode
 
     @math_mode.setter
     def math_mode(self, mode: int) -> None:
@@ -93,8 +91,7 @@ class Handle(_core_blas.BlasHandle):
         HOST, the default: they are Python numbers. DEVICE: they are buffers of one element, and
         nothing waits for the device.
         """
-        with self:
-            return PointerMode(self.pointer_mode_code)
+        return PointerMode(self._get("cublasGetPointerMode_v2"))
 
     @pointer_mode.setter
     def pointer_mode(self, mode: PointerMode) -> None:
@@ -123,10 +120,13 @@ class Handle(_core_blas.BlasHandle):
     @property
     def version(self) -> int:
         """The version of cuBLAS (cublasGetVersion): 13.10.0 is 131000."""
-        version = ctypes.c_int()
+        return self._get("cublasGetVersion_v2")
+
+    def _get(self, function: str) -> int:
+        value = ctypes.c_int()
         with _core.ColdCall(self.library, self) as call:
-            call("cublasGetVersion_v2", self, ctypes.byref(version))
-        return version.value
+            call(function, self, ctypes.byref(value))
+        return value.value
 
     def __repr__(self) -> str:
         if self.closed or self.library is None:
