@@ -601,9 +601,10 @@ class CudaDevice(Device):
             try:
                 block = self._pool.allocate(max(nbytes, 1), stream=target._stream)
             except Exception as error:
-                if not _is_out_of_memory(error):
+                free, total = self.memory_info()
+                if not _is_out_of_memory(error) and nbytes <= total:
                     raise
-                raise out_of_memory(nbytes, self, *self.memory_info()) from error
+                raise out_of_memory(nbytes, self, free, total) from error
         if not streams:
             target._synchronize()
         return CudaMemory(self, block, streams)

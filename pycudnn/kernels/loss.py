@@ -54,8 +54,8 @@ def _mean_loss(logits: np.ndarray, target: np.ndarray) -> np.floating:
     shifted = logits - logits.max(axis=1, keepdims=True)
     log_sum = np.log(np.exp(shifted).sum(axis=1))
     # A class of no weight may have a logit of -infinity.
-    picked = np.where(target != 0, target * shifted, 0).sum(axis=1)
-    return (target.sum(axis=1) * log_sum - picked).mean()
+    picked = np.multiply(target, shifted, out=np.zeros_like(shifted), where=target != 0)
+    return (target.sum(axis=1) * log_sum - picked.sum(axis=1)).mean()
 
 
 def count_correct(stream: Stream, scores: Buffer, target: Buffer, count: Buffer) -> None:
