@@ -35,7 +35,7 @@ class Dense(Layer):
     def arrays(self) -> dict[str, np.ndarray]:
         """Return host copies: the weights as (output_size, input_size), the biases flat."""
         return {
-            name: array.reshape(-1) if name.endswith(".bias") else array[0, 0]
+            name: array[0, 0] if array.ndim == 4 else array
             for name, array in super().arrays().items()
         }
 

@@ -153,9 +153,7 @@ class Layer:
         pairs = (self.weights, self.grad_weights), (self.biases, self.grad_biases)
         for values, gradient in pairs:
             if values is not None and gradient is not None:
-                cublas.saxpy(
-                    self.cuda.cublas, values.len, eps, gradient.cuda, 1, values.cuda, 1
-                )
+                cublas.saxpy(self.cuda.cublas, values.len, eps, gradient.cuda, 1, values.cuda, 1)
 
     def parameters(self) -> dict[str, Blob]:
         """Return the layer's blobs by name, ``<name>.weight`` and ``<name>.bias``; maybe none."""
@@ -165,7 +163,12 @@ class Layer:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return host copies of weights and biases by name, shaped (out, in, ...) and (out,)."""
-        return {name: blob.to("host").copy() for name, blob in self.parameters().items()}
+        if self.weights is None or self.biases is None:
+            return {}
+        return {
+            f"{self.name}.weight": self.weights.to("host").copy(),
+            f"{self.name}.bias": self.biases.to("host").flatten(),
+        }
 
     def parameter_files(self, directory: str | Path) -> tuple[Path, Path]:
         """Return the book's file names: ``<name>.bin`` and ``<name>.bias.bin``."""

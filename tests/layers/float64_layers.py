@@ -51,15 +51,13 @@ def convolution(
             outs = slice(g * k // groups, (g + 1) * k // groups)
             ins = patch[:, g * per_group : (g + 1) * per_group]
             y[:, outs, i, j] = np.tensordot(ins, w[outs], axes=((1, 2, 3), (1, 2, 3)))
-    return y + b[:, None, None]
+    return y + b.reshape(k, 1, 1)
 
 
 def pooling(x: Array, window: int, padding: int, stride: int, how: str) -> Array:
     """Maximum ("max"), or average over the window with ("include") or without padding."""
     empty = -np.inf if how == "max" else np.nan if how == "exclude" else 0
-    x = np.pad(
-        x, ((0, 0), (0, 0), (padding, padding), (padding, padding)), constant_values=empty
-    )
+    x = np.pad(x, ((0, 0), (0, 0), (padding, padding), (padding, padding)), constant_values=empty)
     n, c, height, width = x.shape
     y = np.zeros((n, c, (height - window) // stride + 1, (width - window) // stride + 1))
     reduce = {"max": np.max, "include": np.mean, "exclude": np.nanmean}[how]
@@ -100,7 +98,7 @@ def finite_differences(f: Callable[[Array], float], at: Array, step: float = 1e-
 def assert_close(actual: Array, wanted: Array, tolerance: float = 2e-5) -> None:
     """Equal up to float32 rounding of sums, relative to the largest value wanted."""
     wanted = np.asarray(wanted)
+    actual = np.asarray(actual)
+    assert actual.size == wanted.size  # a blob's shape has four dimensions, an array's may not
     scale = max(float(np.abs(wanted).max(initial=0)), 1e-3)
-    np.testing.assert_allclose(
-        np.asarray(actual).reshape(wanted.shape), wanted, rtol=0, atol=tolerance * scale
-    )
+    np.testing.assert_allclose(actual.reshape(wanted.shape), wanted, rtol=0, atol=tolerance * scale)

@@ -93,9 +93,7 @@ def test_conv2d(options, bias_gradient, context, rng):
 def test_pooling(window, padding, stride, mode, how, context, rng):
     layer = Pooling("pool", window, padding, stride, mode)
     x = all_different(rng, (2, 3, 6, 5))
-    check_layer(
-        layer, lambda x: exact.pooling(x, window, padding, stride, how), x, context, rng
-    )
+    check_layer(layer, lambda x: exact.pooling(x, window, padding, stride, how), x, context, rng)
 
 
 @pytest.mark.parametrize(
@@ -140,9 +138,7 @@ def test_m5_gradients_follow_a_growing_batch(context, rng):
         assert grad_input.shape == (n, 2, 4, 3)
 
         w1, b1, w2, b2 = [
-            array.astype(np.float64)
-            for layer in (conv, dense)
-            for array in layer.arrays().values()
+            array.astype(np.float64) for layer in (conv, dense) for array in layer.arrays().values()
         ]
 
         def objective(x, w1=w1, b1=b1, w2=w2, b2=b2, weighting=weighting):
@@ -156,9 +152,7 @@ def test_m5_gradients_follow_a_growing_batch(context, rng):
                 changed[i] = sample
                 return objective(changed)
 
-            exact.assert_close(
-                grad_input.to("host")[i], exact.finite_differences(one, x[i]), 1e-4
-            )
+            exact.assert_close(grad_input.to("host")[i], exact.finite_differences(one, x[i]), 1e-4)
         wanted = exact.finite_differences(lambda w, f=objective, x=x: f(x, w1=w), w1)
         exact.assert_close(conv.grad_weights.to("host"), wanted, 1e-4)
         wanted = exact.finite_differences(lambda w, f=objective, x=x: f(x, w2=w), w2)
