@@ -425,6 +425,8 @@ cdef int begin(Frame* frame, Library library, Handle handle) except -1:
     if handle is not None:
         use(frame, handle)
         frame.handle = <PyObject*> handle
+        if captures and handle.current_stream is not None and handle.current_stream.capturing:
+            handle.current_stream.keep_alive(handle)   # the graph replays work of this handle
     return 0
 
 

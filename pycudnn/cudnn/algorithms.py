@@ -26,7 +26,7 @@ from pycudnn.cudnn._objects import integer
 from pycudnn.cudnn.convolution import ConvolutionDescriptor
 from pycudnn.cudnn.handle import Handle
 from pycudnn.cudnn.tensor import FilterDescriptor, TensorDescriptor
-from pycudnn.errors import NoAlgorithm
+from pycudnn.errors import NoAlgorithm, NotSupported
 
 
 class AlgorithmPerformance(NamedTuple):
@@ -67,6 +67,14 @@ def _max_count(direction: _Direction, handle: Handle) -> int:
     return count.value
 
 
+def _refuse_capture(handle: Handle) -> None:
+    if handle.stream.capturing:
+        raise NotSupported(
+            "an algorithm search cannot be captured: it runs, times and synchronises; "
+            "search before the capture"
+        )
+
+
 def _search(
     direction: _Direction,
     function: str,
@@ -74,6 +82,7 @@ def _search(
     descriptors: tuple[Any, ...],
     requested: int | None,
 ) -> list[AlgorithmPerformance]:
+    _refuse_capture(handle)
     most = _max_count(direction, handle)
     wanted = most if requested is None else integer(requested, "requested", 1, most)
     records = (direction.record * wanted)()
@@ -91,6 +100,7 @@ def _search_ex(
     workspace: Any,
     requested: int | None,
 ) -> list[AlgorithmPerformance]:
+    _refuse_capture(handle)
     most = _max_count(direction, handle)
     wanted = most if requested is None else integer(requested, "requested", 1, most)
     records = (direction.record * wanted)()
