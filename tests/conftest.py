@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -46,11 +47,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say in the closing lines which tiers ran."""
+    """Say in the closing lines which tiers ran, and why anything was skipped."""
     tiers = ["reference"]
     tiers.append("library" if LIBRARY_MISSING is None else f"no library ({LIBRARY_MISSING})")
     tiers.append("gpu" if GPU_MISSING is None else f"no gpu ({GPU_MISSING})")
     terminalreporter.write_line(f"tiers: {', '.join(tiers)}")
+    skipped = terminalreporter.stats.get("skipped", [])
+    reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in skipped)
+    for reason, count in reasons.most_common():
+        terminalreporter.write_line(f"skipped {count}: {reason}")
 
 
 def pytest_report_header() -> str:
