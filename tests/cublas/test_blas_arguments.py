@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 from blas_storage import DTYPES, LETTERS
@@ -129,6 +130,14 @@ def test_leading_dimension_below_the_rows(call, function, argument):
         call(function, **{argument: 1})
 
 
+@each("ld")
+def test_leading_dimension_of_an_empty_matrix(call, function, argument):
+    """BLAS wants at least 1 there too."""
+    empty = {name: 0 for name in ("m", "n", "k") if name in CALLS[function]}
+    with pytest.raises(ValueError, match=f"^{argument} must be at least 1, .* got 0$"):
+        call(function, **empty, **{argument: 0})
+
+
 @each("inc")
 @pytest.mark.parametrize("value", [0, 2**31, -(2**31)])
 def test_increments_out_of_range(call, function, argument, value):
@@ -163,6 +172,9 @@ def test_sizes_whose_product_overflows_64_bits(call):
         call("{}gemm", "d", m=huge, k=huge, n=huge, lda=huge, ldb=huge, ldc=huge)
     with pytest.raises(ValueError, match=r"^x (needs \d+ bytes|would span \d+ elements)"):
         call("{}dot", "d", n=huge, incx=huge, incy=-huge)
+    # In 64 bits the bytes of this one come out as 64.
+    with pytest.raises(ValueError, match=rf"^a would span {2**61 + 8} elements, more than any"):
+        call("{}gemm_strided_batched", "d", stride_a=2**60)
     with pytest.raises(ValueError, match=r"^stride_a = 9223372036854775807 times batch_count = 3"):
         call("{}gemm_strided_batched", stride_a=2**63 - 1)
 
@@ -380,11 +392,15 @@ def test_gemm_ex_operand_of_another_type(gemm_ex, put, operand):
         gemm_ex(**{operand: put(np.zeros(64, np.int8))})
 
 
-def test_gemm_ex_memory_in_its_own_types(gemm_ex, put):
-    with pytest.raises(ValueError, match="^a needs 32 bytes, got 30"):
-        gemm_ex(a=put(np.zeros(15, np.float16)))
-    with pytest.raises(ValueError, match="^c needs 64 bytes, got 60"):
-        gemm_ex(c=put(np.zeros(15, np.float32)))
+@pytest.mark.parametrize("operand", ["a", "b", "c"])
+@pytest.mark.parametrize(
+    "dtype", ["float16", ml_dtypes.bfloat16, "int8", "int32", "float32", "float64"]
+)
+def test_gemm_ex_memory_in_its_own_types(gemm_ex, put, operand, dtype):
+    dtype = np.dtype(dtype)
+    wanted = f"^{operand} needs {16 * dtype.itemsize} bytes, got {15 * dtype.itemsize}"
+    with pytest.raises(ValueError, match=wanted):
+        gemm_ex(**{operand: put(np.zeros(15, dtype)), operand + "_type": dtype})
 
 
 def test_gemm_ex_compute_type_and_algorithm(gemm_ex):
