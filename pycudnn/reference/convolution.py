@@ -1,196 +1,348 @@
-"""Convolution and its two gradients in NumPy, as matrix products.
+"""Convolution in NumPy: what the algorithms of ``cudnn_cnn`` compute, free of any C.
 
-For every output position and every tap of the filter, one element of the (padded) input is read.
-Written out as a matrix with a row per channel and tap and a column per output position, called
-``columns`` here, the input turns all three directions into products of matrices:
+For images x of shape (N, C, H, W) and filters w of shape (K, C, R, S) the output is, with x taken
+as 0 outside the image::
 
-    y  = w @ columns(x)         forward
-    dw = dy @ columns(x).T      gradient of the filter
-    dx = fold(w.T @ dy)         gradient of the input; fold adds each column element back to where
-                                columns read it
+    y[n, k, p, q] = sum over c, r, s of
+        w[k, c, r, s] * x[n, c, p * stride + r * dilation - padding, q * stride + ... - padding]
 
-The batch is cut into chunks whose columns stay in the cache, and its axis is moved innermost, so
-that every copy runs over contiguous memory whatever the stride of the convolution.
+That is CROSS_CORRELATION; mode CONVOLUTION turns each filter round, w[k, c, R-1-r, S-1-s]. With
+groups, channels and filters are cut into as many parts, and each part of the filters sees its
+part of the channels only. Spatial dimensions are all alike, so the code never says H or W: where
+it says (…, *window, *output, n), two dimensions mean (…, R, S, P, Q, n).
+
+The sum is a matrix product, (K x CRS) by (CRS x PQN), once each output position has its window of
+the image as a column. The algorithms differ in how they come by these columns. All of them work on
+tiles: a few images at a time, padded, in the type to compute in, and *with the image index
+innermost*. In that order neighbouring window positions of all images of a tile lie in one run,
+which is cheap to collect, and one large product serves the whole tile. Copying into and out of
+tiles absorbs strides, layouts and half types as well.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from .memory import blend, compute_dtype
+
 Array = np.ndarray[Any, Any]
+Sizes = tuple[int, ...]
 
-# Elements of one chunk's columns: 4 MiB of float32, about a second-level cache.
-_CHUNK_ELEMENTS = 1 << 20
-
-
-class Geometry(NamedTuple):
-    """How the filter moves: one entry per spatial axis, and the number of channel groups."""
-
-    padding: tuple[int, ...]
-    stride: tuple[int, ...]
-    dilation: tuple[int, ...]
-    groups: int = 1
-    flip: bool = False  # a true convolution turns the filter around
+_TILE_BYTES = 4 * 2**20  # what the columns of one tile may take: they should stay in cache
 
 
-def output_shape(
-    x_shape: tuple[int, ...], w_shape: tuple[int, ...], geometry: Geometry
-) -> tuple[int, ...]:
-    """(N, K, *spatial) of the output; entries below 1 where the filter does not fit."""
-    spatial = (
-        1 + (x + 2 * pad - ((w - 1) * dilation + 1)) // stride
-        for x, w, pad, stride, dilation in zip(
-            x_shape[2:], w_shape[2:], geometry.padding, geometry.stride, geometry.dilation,
-            strict=True,
+@dataclass(frozen=True)
+class Geometry:
+    """The sizes of one convolution; tuples have an entry for each spatial dimension."""
+
+    batch: int
+    groups: int
+    channels: int  # per group
+    filters: int  # per group
+    image: Sizes
+    window: Sizes
+    output: Sizes
+    padding: Sizes
+    stride: Sizes
+    dilation: Sizes
+    turned: bool = False  # CONVOLUTION: filters are turned round
+
+    @property
+    def reach(self) -> Sizes:
+        """From the first element of a window to its last: dilation * (window - 1)."""
+        return tuple(d * (r - 1) for d, r in zip(self.dilation, self.window, strict=True))
+
+    @property
+    def padded(self) -> Sizes:
+        """The image with the zeros before it, and with those behind it that a window covers."""
+        sizes = zip(self.image, self.padding, self.output, self.stride, self.reach, strict=True)
+        return tuple(
+            max(padding + image, (output - 1) * stride + reach + 1)
+            for image, padding, output, stride, reach in sizes
         )
-    )  # fmt: skip
-    return (x_shape[0], w_shape[0], *spatial)
+
+    @property
+    def taps(self) -> int:
+        """Elements of a window, all channels of its group: the rows of the column matrix."""
+        return self.channels * math.prod(self.window)
+
+    @property
+    def columns_per_image(self) -> int:
+        """Elements that one image adds to the column matrices of all groups."""
+        return self.groups * self.taps * math.prod(self.output)
+
+    @property
+    def table(self) -> Sizes:
+        """The shape of a :func:`window_table`."""
+        return (*self.window, *self.output)
 
 
-def columns_bytes(
-    x_shape: tuple[int, ...], w_shape: tuple[int, ...], y_shape: tuple[int, ...], item_bytes: int
-) -> int:
-    """Size of one chunk's columns."""
-    return (
-        _chunk(x_shape, w_shape, y_shape)
-        * _column_elements(x_shape, w_shape, y_shape)
-        * (item_bytes)
+def output_size(image: int, window: int, padding: int, stride: int, dilation: int) -> int:
+    """Output positions along one dimension; below 1 if the window does not fit.
+
+    >>> output_size(28, 5, 0, 1, 1)
+    24
+    """
+    return (image + 2 * padding - dilation * (window - 1) - 1) // stride + 1
+
+
+# --- tiles ---------------------------------------------------------------------------------------
+
+
+def _images_per_tile(geometry: Geometry, dtype: np.dtype[Any]) -> int:
+    one = geometry.columns_per_image * dtype.itemsize
+    return min(geometry.batch, max(1, _TILE_BYTES // one))
+
+
+def _cut(batch: int, count: int) -> Iterator[slice]:
+    """The batch in pieces of `count` images, the last one perhaps smaller."""
+    for start in range(0, batch, count):
+        yield slice(start, min(start + count, batch))
+
+
+def _tile(images: Array, groups: int, dtype: np.dtype[Any]) -> Array:
+    """(n, groups * C, *spatial) as a contiguous (groups, C, *spatial, n)."""
+    tile = np.ascontiguousarray(np.moveaxis(images, 0, -1), dtype)
+    return tile.reshape(groups, -1, *tile.shape[1:])
+
+
+def _images(tile: Array) -> Array:
+    """The inverse of `_tile`, as a view."""
+    return np.moveaxis(tile.reshape(-1, *tile.shape[2:]), -1, 0)
+
+
+def _padded_tile(
+    geometry: Geometry, images: Array, dtype: np.dtype[Any], spacing: Sizes | None = None
+) -> Array:
+    """Images among zeros, (groups, C, *padded, n); `spacing` sets their elements apart."""
+    if geometry.padded == images.shape[2:]:
+        return _tile(images, geometry.groups, dtype)
+    tile = np.zeros((geometry.groups, geometry.channels, *geometry.padded, len(images)), dtype)
+    steps = spacing or (1,) * len(geometry.window)
+    places = tuple(
+        slice(padding, padding + (size - 1) * step + 1, step)
+        for size, padding, step in zip(images.shape[2:], geometry.padding, steps, strict=True)
+    )
+    _images(tile)[np.index_exp[:, :] + places] = images
+    return tile
+
+
+def _image_part(geometry: Geometry, tile: Array) -> Array:
+    """Padded tile without its padding, as images (n, C, *image)."""
+    sizes = zip(geometry.image, geometry.padding, strict=True)
+    part = tuple(slice(padding, padding + size) for size, padding in sizes)
+    return _images(tile)[np.index_exp[:, :] + part]
+
+
+def _windows(geometry: Geometry, tile: Array) -> Array:
+    """All windows of a padded tile, as a view: (groups, C, *window, *output, n).
+
+    An element that several windows cover appears in each of them.
+    """
+    group, channel, *spatial, image = tile.strides
+    within = [d * step for d, step in zip(geometry.dilation, spatial, strict=True)]
+    between = [u * step for u, step in zip(geometry.stride, spatial, strict=True)]
+    return as_strided(
+        tile,
+        (*tile.shape[:2], *geometry.window, *geometry.output, tile.shape[-1]),
+        (group, channel, *within, *between, image),
     )
 
 
-def forward(x: Array, w: Array, geometry: Geometry, out: Array) -> None:
-    """Write conv(x, w) into `out`."""
-    plan = _Plan(x, w.shape, out.shape, geometry)
-    weights = plan.matrix(_oriented(w, geometry))
-    for samples in plan.chunks():
-        product = np.matmul(weights, plan.columns(x[samples]))
-        out[samples] = plan.outputs_from(product)
+def _column_tiles(
+    geometry: Geometry,
+    x: Array,
+    columns: Array | None = None,
+    table: Array | None = None,
+    spacing: Sizes | None = None,
+) -> Iterator[tuple[slice, Array]]:
+    """Cut the batch into tiles: the images of each and their columns, (groups, CRS, PQn).
+
+    The columns last until the next tile is asked for. They are built in `columns`, which must
+    have room for the whole batch, in one piece; without it, in scratch memory for a tile that
+    stays in cache. `table` says to collect them by :func:`window_table`.
+    """
+    dtype = compute_dtype(x.dtype)
+    count = geometry.batch
+    if columns is None:
+        count = _images_per_tile(geometry, dtype)
+        columns = np.empty(count * geometry.columns_per_image, dtype)
+    for images in _cut(geometry.batch, count):
+        tile = _padded_tile(geometry, x[images], dtype, spacing)
+        used = columns[: tile.shape[-1] * geometry.columns_per_image]
+        out = used.reshape(geometry.groups, geometry.taps, -1)
+        if table is None:
+            windows = _windows(geometry, tile)
+            np.copyto(out.reshape(windows.shape), windows)
+        else:
+            planes = tile.reshape(geometry.groups * geometry.channels, -1, tile.shape[-1])
+            by_plane = out.reshape(len(planes), table.size, tile.shape[-1])
+            np.take(planes, table.reshape(-1), axis=1, out=by_plane, mode="clip")
+        yield images, out
 
 
-def backward_data(dy: Array, w: Array, geometry: Geometry, out: Array) -> None:
-    """Write the gradient of the input into `out`."""
-    plan = _Plan(out, w.shape, dy.shape, geometry)
-    weights = plan.matrix(_oriented(w, geometry)).transpose(0, 2, 1)
-    for samples in plan.chunks():
-        out[samples] = plan.fold(np.matmul(weights, plan.outputs(dy[samples])))
+def window_table(geometry: Geometry, table: Array) -> None:
+    """Fill `table`, (*window, *output): which element of a padded channel stands where."""
+    positions = np.arange(math.prod(geometry.padded)).reshape(1, 1, *geometry.padded, 1)
+    np.copyto(table, _windows(geometry, positions)[0, 0, ..., 0])
 
 
-def backward_filter(x: Array, dy: Array, geometry: Geometry, out: Array) -> None:
-    """Write the gradient of the filter into `out`."""
-    plan = _Plan(x, out.shape, dy.shape, geometry)
-    total = np.zeros((plan.groups, out.shape[0] // plan.groups, plan.rows), x.dtype)
-    for samples in plan.chunks():
-        columns = plan.columns(x[samples])
-        total += np.matmul(plan.outputs(dy[samples]), columns.transpose(0, 2, 1))
-    out[...] = _oriented(total.reshape(out.shape), geometry)
+# --- filters -------------------------------------------------------------------------------------
 
 
-def _oriented(w: Array, geometry: Geometry) -> Array:
-    return np.flip(w, range(2, w.ndim)) if geometry.flip else w
+def _turned(w: Array) -> Array:
+    """Each filter turned round in all its spatial dimensions, as a view."""
+    return np.flip(w, tuple(range(2, w.ndim)))
 
 
-def _column_elements(
-    x_shape: tuple[int, ...], w_shape: tuple[int, ...], y_shape: tuple[int, ...]
-) -> int:
-    """Elements of one sample's columns."""
-    return x_shape[1] * math.prod(w_shape[2:]) * math.prod(y_shape[2:])
+def _filter_matrices(geometry: Geometry, w: Array) -> Array:
+    """Filters (K, C, *window) as one matrix for each group, (groups, K, CRS)."""
+    oriented = _turned(w) if geometry.turned else w
+    matrices = np.ascontiguousarray(oriented, compute_dtype(w.dtype))
+    return matrices.reshape(geometry.groups, geometry.filters, geometry.taps)
 
 
-def _chunk(x_shape: tuple[int, ...], w_shape: tuple[int, ...], y_shape: tuple[int, ...]) -> int:
-    """Samples of one chunk."""
-    fitting = _CHUNK_ELEMENTS // _column_elements(x_shape, w_shape, y_shape)
-    return min(max(1, fitting), x_shape[0])
+def _store_filters(geometry: Geometry, dw: Array, result: Array, alpha: float, beta: float) -> None:
+    """Blend (groups, K, CRS) into filters (K, C, *window)."""
+    result = result.reshape(dw.shape)
+    blend(dw, _turned(result) if geometry.turned else result, alpha, beta)
 
 
-class _Plan:
-    """Sizes and scratch memory that the chunks of one convolution share."""
+# --- forward -------------------------------------------------------------------------------------
 
-    def __init__(
-        self, x: Array, w_shape: tuple[int, ...], y_shape: tuple[int, ...], geometry: Geometry
-    ) -> None:
-        self.geometry = geometry
-        self.groups = geometry.groups
-        self.batch, self.channels, *self.space = x.shape
-        self.window = w_shape[2:]
-        self.rows = w_shape[1] * math.prod(self.window)
-        self.y_space = y_shape[2:]
-        self.chunk = _chunk(x.shape, w_shape, y_shape)
-        padded = (size + 2 * pad for size, pad in zip(self.space, geometry.padding, strict=True))
-        self._padded = np.zeros((self.channels, *padded, self.chunk), x.dtype)
-        self._interior = (
-            slice(None),
-            *(
-                slice(pad, pad + size)
-                for size, pad in zip(self.space, geometry.padding, strict=True)
-            ),
-        )
-        self._columns = np.empty((self.channels, *self.window, *self.y_space, self.chunk), x.dtype)
-        self._outputs = np.empty((y_shape[1], *self.y_space, self.chunk), x.dtype)
 
-    def chunks(self) -> Iterator[slice]:
-        """Slices of the batch; the last one may be smaller."""
-        for start in range(0, self.batch, self.chunk):
-            yield slice(start, min(start + self.chunk, self.batch))
+def forward(
+    geometry: Geometry,
+    x: Array,
+    w: Array,
+    y: Array,
+    alpha: float,
+    beta: float,
+    columns: Array | None = None,
+    table: Array | None = None,
+) -> None:
+    """``y = alpha * conv(x, w) + beta * y``: for each tile, filters times columns."""
+    filters = _filter_matrices(geometry, w)
+    for images, tile_columns in _column_tiles(geometry, x, columns, table):
+        product = np.matmul(filters, tile_columns)
+        shape = (geometry.groups, geometry.filters, *geometry.output, -1)
+        blend(y[images], _images(product.reshape(shape)), alpha, beta)
 
-    def matrix(self, w: Array) -> Array:
-        """The filter as (group, K / groups, channels and taps)."""
-        return np.ascontiguousarray(w).reshape(self.groups, -1, self.rows)
 
-    def columns(self, x: Array) -> Array:
-        """What each output position reads: (group, channels and taps, positions and samples)."""
-        count = len(x)
-        padded = self._padded[..., :count]
-        padded[self._interior] = np.moveaxis(x, 0, -1)
-        channel, *steps, sample = padded.strides
-        taps = [
-            step * dilation for step, dilation in zip(steps, self.geometry.dilation, strict=True)
-        ]
-        moves = [step * stride for step, stride in zip(steps, self.geometry.stride, strict=True)]
-        windows = as_strided(
-            padded,
-            (self.channels, *self.window, *self.y_space, count),
-            (channel, *taps, *moves, sample),
-        )
-        columns = self._scratch(self._columns, count)
-        np.copyto(columns, windows)
-        return columns.reshape(self.groups, self.rows, -1)
+# --- backward data -------------------------------------------------------------------------------
 
-    def outputs(self, y: Array) -> Array:
-        """An output-shaped chunk as (group, K / groups, positions and samples)."""
-        outputs = self._scratch(self._outputs, len(y))
-        np.copyto(outputs, np.moveaxis(y, 0, -1))
-        return outputs.reshape(self.groups, len(outputs) // self.groups, -1)
 
-    def outputs_from(self, product: Array) -> Array:
-        """The reverse of outputs: a product as (samples, K, *spatial)."""
-        channels = product.shape[0] * product.shape[1]
-        return np.moveaxis(product.reshape(channels, *self.y_space, -1), -1, 0)
+def _output_gradients(geometry: Geometry, dy: Array, dtype: np.dtype[Any]) -> Array:
+    """Gradients of the outputs of some images as a matrix for each group, (groups, K, PQn)."""
+    tile = _tile(dy, geometry.groups, dtype)
+    return tile.reshape(geometry.groups, geometry.filters, -1)
 
-    def fold(self, columns: Array) -> Array:
-        """Add columns up where they were read: (samples, C, *spatial)."""
-        columns = columns.reshape(self.channels, *self.window, *self.y_space, -1)
-        count = columns.shape[-1]
-        padded = self._padded[..., :count]
-        padded[...] = 0
-        for tap in itertools.product(*map(range, self.window)):
-            reads = (
-                slice(offset * dilation, offset * dilation + (size - 1) * stride + 1, stride)
-                for offset, dilation, stride, size in zip(
-                    tap, self.geometry.dilation, self.geometry.stride, self.y_space, strict=True
-                )
-            )
-            padded[(slice(None), *reads)] += columns[(slice(None), *tap)]
-        return np.moveaxis(padded[self._interior], -1, 0)
 
-    @staticmethod
-    def _scratch(memory: Array, count: int) -> Array:
-        """Scratch for `count` samples, contiguous also in a last, smaller chunk."""
-        if memory.shape[-1] == count:
-            return memory
-        return np.empty((*memory.shape[:-1], count), memory.dtype)
+def backward_data_scattered(
+    geometry: Geometry, w: Array, dy: Array, dx: Array, alpha: float, beta: float
+) -> None:
+    """``dx = alpha * (gradient of x) + beta * dx``, in the order of the forward pass reversed.
+
+    Transposed filters times output gradients give the gradients of the columns; each goes back to
+    the element that it was copied from, and there the sum is taken.
+    """
+    filters = _filter_matrices(geometry, w).transpose(0, 2, 1)
+    tile_shape = (geometry.groups, geometry.channels, *geometry.padded)
+    for images in _cut(geometry.batch, _images_per_tile(geometry, filters.dtype)):
+        gradients = _output_gradients(geometry, dy[images], filters.dtype)
+        tile = np.zeros((*tile_shape, images.stop - images.start), filters.dtype)
+        windows = _windows(geometry, tile)
+        columns = np.matmul(filters, gradients).reshape(windows.shape)
+        for tap in np.ndindex(geometry.window):  # no element occurs twice within one tap
+            at = np.index_exp[:, :] + tap
+            windows[at] += columns[at]
+        blend(dx[images], _image_part(geometry, tile), alpha, beta)
+
+
+def backward_data_gathered(
+    geometry: Geometry, w: Array, dy: Array, dx: Array, alpha: float, beta: float
+) -> None:
+    """``dx = alpha * (gradient of x) + beta * dx``, as the forward pass of another convolution.
+
+    An element of x collects from all windows that covered it: that is a convolution over dy,
+    set apart by the stride and padded by the reach of a window, with filters turned round and
+    their two channel dimensions exchanged.
+    """
+    transposed = Geometry(
+        batch=geometry.batch,
+        groups=geometry.groups,
+        channels=geometry.filters,
+        filters=geometry.channels,
+        image=tuple((p - 1) * u + 1 for p, u in zip(geometry.output, geometry.stride, strict=True)),
+        window=geometry.window,
+        output=geometry.padded,
+        padding=geometry.reach,
+        stride=(1,) * len(geometry.window),
+        dilation=geometry.dilation,
+    )
+    filters = w if geometry.turned else _turned(w)
+    filters = filters.reshape(
+        geometry.groups, geometry.filters, geometry.channels, *geometry.window
+    ).swapaxes(1, 2)
+    filters = _filter_matrices(transposed, filters)
+    for images, columns in _column_tiles(transposed, dy, spacing=geometry.stride):
+        product = np.matmul(filters, columns)
+        shape = (geometry.groups, geometry.channels, *geometry.padded, -1)
+        blend(dx[images], _image_part(geometry, product.reshape(shape)), alpha, beta)
+
+
+# --- backward filter -----------------------------------------------------------------------------
+
+
+def backward_filter(
+    geometry: Geometry,
+    x: Array,
+    dy: Array,
+    dw: Array,
+    alpha: float,
+    beta: float,
+    table: Array | None = None,
+) -> None:
+    """``dw = alpha * (gradient of w) + beta * dw``: output gradients times transposed columns."""
+    dtype = compute_dtype(x.dtype)
+    total = np.zeros((geometry.groups, geometry.filters, geometry.taps), dtype)
+    for images, columns in _column_tiles(geometry, x, table=table):
+        gradients = _output_gradients(geometry, dy[images], dtype)
+        total += np.matmul(gradients, columns.transpose(0, 2, 1))
+    _store_filters(geometry, dw, total, alpha, beta)
+
+
+def backward_filter_by_taps(
+    geometry: Geometry, x: Array, dy: Array, dw: Array, alpha: float, beta: float
+) -> None:
+    """``dw = alpha * (gradient of w) + beta * dw`` without columns: a product for each tap.
+
+    The gradient of the weights at one place of the window needs only the elements of x that meet
+    that place.
+    """
+    dtype = compute_dtype(x.dtype)
+    groups, channels = geometry.groups, geometry.channels
+    total = np.zeros((groups, geometry.filters, channels, *geometry.window), dtype)
+    for images in _cut(geometry.batch, _images_per_tile(geometry, dtype)):
+        gradients = _output_gradients(geometry, dy[images], dtype)
+        windows = _windows(geometry, _padded_tile(geometry, x[images], dtype))
+        for tap in np.ndindex(geometry.window):
+            met = windows[np.index_exp[:, :] + tap].reshape(groups, channels, -1)
+            total[np.index_exp[:, :, :] + tap] += np.matmul(gradients, met.transpose(0, 2, 1))
+    _store_filters(geometry, dw, total, alpha, beta)
+
+
+# --- backward bias -------------------------------------------------------------------------------
+
+
+def backward_bias(dy: Array, db: Array, alpha: float, beta: float) -> None:
+    """``db = alpha * (sum of dy over all but the channels) + beta * db``."""
+    axes = (0, *range(2, dy.ndim))
+    total = dy.sum(axis=axes, dtype=compute_dtype(dy.dtype), keepdims=True)
+    blend(db, total, alpha, beta)

@@ -1,7 +1,14 @@
-"""The functions of cublas_api.h: matrices are column-major, element (i, j) at i + j * ld.
+"""cublas_api.h: vectors and column-major matrices.
 
-Scalars and results are read and written where the caller says; host and device are one memory
-here, so both pointer modes are served alike. S functions compute in float32, D in float64.
+A matrix of m rows and n columns with leading dimension ld has element (i, j) at ``i + j * ld``: a
+NumPy view whose first axis has stride 1. NumPy gives such views to BLAS as they are, transposed or
+not, so a product is computed in place without copies.
+
+The rules that hold for every function: sizes must not be negative and a leading dimension must be
+at least the number of rows stored, else INVALID_VALUE; where beta is 0 the old result is not read,
+and where alpha is 0 the operands are not; a negative increment walks a vector backwards from its
+end. Scalars and results are read and written at the address given, so host and device pointer mode
+are one. Each function exists with 32-bit and (``_64``) with 64-bit integers.
 """
 
 from __future__ import annotations
@@ -9,11 +16,11 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from pycudnn.abi.cublas_enums import (
     AtomicsMode,
@@ -25,57 +32,37 @@ from pycudnn.abi.cublas_enums import (
 )
 from pycudnn.abi.cublas_enums import Status as CublasStatus
 
-from .memory import store
+from .memory import blend, raw
 from .runtime import Status, implements, opaque
 
 Array = np.ndarray[Any, Any]
+DType = np.dtype[Any]
 
 # The cuBLAS whose headers and behaviour this library follows.
-MAJOR, MINOR, PATCH = 13, 1, 0
+MAJOR, MINOR, PATCH = 13, 10, 0
 VERSION = MAJOR * 10000 + MINOR * 100 + PATCH
 
-_FLOAT = np.dtype(np.float32)
-_DOUBLE = np.dtype(np.float64)
-_PRECISIONS = (("S", _FLOAT), ("D", _DOUBLE))
+FLOAT32: DType = np.dtype(np.float32)
+FLOAT64: DType = np.dtype(np.float64)
+COMPLEX64: DType = np.dtype(np.complex64)
+COMPLEX128: DType = np.dtype(np.complex128)
+FLOAT16: DType = np.dtype(np.float16)
+BFLOAT16: DType = np.dtype(ml_dtypes.bfloat16)
+INT8: DType = np.dtype(np.int8)
+INT32: DType = np.dtype(np.int32)
 
-_MATRIX_TYPES = {
-    CudaDataType.R_32F: _FLOAT,
-    CudaDataType.R_64F: _DOUBLE,
-    CudaDataType.R_16F: np.dtype(np.float16),
-    CudaDataType.R_16BF: np.dtype(ml_dtypes.bfloat16),
-    CudaDataType.R_8I: np.dtype(np.int8),
-    CudaDataType.R_32I: np.dtype(np.int32),
-}
-# Compute type -> type of the scalars, and the matrix types (A and B, C) it takes.
-_HALVES = ((CudaDataType.R_16F, CudaDataType.R_16F), (CudaDataType.R_16BF, CudaDataType.R_16BF))
-_TO_FLOAT = (
-    *_HALVES,
-    (CudaDataType.R_16F, CudaDataType.R_32F),
-    (CudaDataType.R_16BF, CudaDataType.R_32F),
-    (CudaDataType.R_8I, CudaDataType.R_32F),
-    (CudaDataType.R_32F, CudaDataType.R_32F),
-)
-_COMPUTE: dict[int, tuple[np.dtype[Any], tuple[tuple[CudaDataType, CudaDataType], ...]]] = {
-    ComputeType.COMPUTE_16F: (np.dtype(np.float16), _HALVES[:1]),
-    ComputeType.COMPUTE_16F_PEDANTIC: (np.dtype(np.float16), _HALVES[:1]),
-    ComputeType.COMPUTE_32F: (_FLOAT, _TO_FLOAT),
-    ComputeType.COMPUTE_32F_PEDANTIC: (_FLOAT, _TO_FLOAT),
-    ComputeType.COMPUTE_32F_FAST_16F: (_FLOAT, _TO_FLOAT[-1:]),
-    ComputeType.COMPUTE_32F_FAST_16BF: (_FLOAT, _TO_FLOAT[-1:]),
-    ComputeType.COMPUTE_32F_FAST_TF32: (_FLOAT, _TO_FLOAT[-1:]),
-    ComputeType.COMPUTE_64F: (_DOUBLE, ((CudaDataType.R_64F, CudaDataType.R_64F),)),
-    ComputeType.COMPUTE_64F_PEDANTIC: (_DOUBLE, ((CudaDataType.R_64F, CudaDataType.R_64F),)),
-    ComputeType.COMPUTE_32I: (np.dtype(np.int32), ((CudaDataType.R_8I, CudaDataType.R_32I),)),
-    ComputeType.COMPUTE_32I_PEDANTIC: (
-        np.dtype(np.int32), ((CudaDataType.R_8I, CudaDataType.R_32I),)
-    ),
-}  # fmt: skip
+
+def _invalid(text: str) -> Status:
+    return Status(CublasStatus.INVALID_VALUE, text)
+
+
+# --- the handle ----------------------------------------------------------------------------------
 
 
 @opaque("cublasHandle_t", "cublasCreate_v2", "cublasDestroy_v2")
 @dataclass
-class Handle:
-    """The library context: it remembers its settings, which change no result here."""
+class BlasHandle:
+    """The library context: settings, of which none changes a result here."""
 
     stream: int = 0
     math_mode: int = Math.DEFAULT_MATH
@@ -83,368 +70,588 @@ class Handle:
     atomics_mode: int = AtomicsMode.NOT_ALLOWED
 
 
-def _invalid(text: str) -> Status:
-    return Status(CublasStatus.INVALID_VALUE, text)
-
-
-def _require(condition: bool, text: str) -> None:
-    if not condition:
-        raise _invalid(text)
-
-
-def _write(address: int, c_type: Any, value: Any) -> None:
-    _require(bool(address), "the out-pointer is NULL")
-    c_type.from_address(address).value = value
-
-
-# --- settings -------------------------------------------------------------------------------------
-
-
 @implements("cublasSetStream_v2")
-def _set_stream(handle: Handle, stream: int) -> None:
+def set_stream(handle: BlasHandle, stream: int) -> None:
+    """Remember the stream. Calls are synchronous, so nothing else follows from it."""
     handle.stream = stream
 
 
 @implements("cublasGetStream_v2")
-def _get_stream(handle: Handle, out: int) -> None:
+def get_stream(handle: BlasHandle, out: int) -> None:
+    """The stream that was set last, 0 at first."""
     _write(out, ctypes.c_void_p, handle.stream)
 
 
 @implements("cublasSetWorkspace_v2")
-def _set_workspace(handle: Handle, workspace: int, size: int) -> None:
-    """Nothing here needs one."""
+def set_workspace(handle: BlasHandle, workspace: int, size: int) -> None:
+    """A workspace of the caller's, aligned to 256 bytes. Products here need none."""
+    if workspace % 256:
+        raise _invalid(f"workspace {workspace:#x} is not a multiple of 256")
+
+
+_MATH_FLAG = Math.MATH_DISALLOW_REDUCED_PRECISION_REDUCTION
+
+
+@implements("cublasSetMathMode")
+def set_math_mode(handle: BlasHandle, mode: int) -> None:
+    """Which arithmetic the GPU may use. Here float32 and float64 are always computed as such."""
+    if mode & ~_MATH_FLAG not in tuple(Math):
+        raise _invalid(f"math mode is {mode}, must be a cublasMath_t")
+    handle.math_mode = mode
+
+
+@implements("cublasGetMathMode")
+def get_math_mode(handle: BlasHandle, out: int) -> None:
+    """What was set."""
+    _write(out, ctypes.c_int, handle.math_mode)
+
+
+@implements("cublasSetPointerMode_v2")
+def set_pointer_mode(handle: BlasHandle, mode: int) -> None:
+    """Whether scalars and results lie on the host or on the device: here in one memory."""
+    if mode not in tuple(PointerMode):
+        raise _invalid(f"pointer mode is {mode}, must be HOST (0) or DEVICE (1)")
+    handle.pointer_mode = mode
+
+
+@implements("cublasGetPointerMode_v2")
+def get_pointer_mode(handle: BlasHandle, out: int) -> None:
+    """What was set."""
+    _write(out, ctypes.c_int, handle.pointer_mode)
+
+
+@implements("cublasSetAtomicsMode")
+def set_atomics_mode(handle: BlasHandle, mode: int) -> None:
+    """Whether sums may be taken in an order that varies. Here it never does."""
+    if mode not in tuple(AtomicsMode):
+        raise _invalid(f"atomics mode is {mode}, must be 0 or 1")
+    handle.atomics_mode = mode
+
+
+@implements("cublasGetAtomicsMode")
+def get_atomics_mode(handle: BlasHandle, out: int) -> None:
+    """What was set."""
+    _write(out, ctypes.c_int, handle.atomics_mode)
 
 
 @implements("cublasGetVersion_v2")
-def _get_version(handle: Handle, out: int) -> None:
+def get_version(handle: BlasHandle, out: int) -> None:
+    """MAJOR * 10000 + MINOR * 100 + PATCH."""
     _write(out, ctypes.c_int, VERSION)
 
 
 @implements("cublasGetProperty")
-def _get_property(kind: int, out: int) -> None:
-    _require(kind in (0, 1, 2), f"type {kind} must be 0, 1 or 2")
-    _write(out, ctypes.c_int, (MAJOR, MINOR, PATCH)[kind])
+def get_property(property_type: int, out: int) -> None:
+    """Major version, minor version or patch level, for property types 0, 1, 2."""
+    if property_type not in (0, 1, 2):
+        raise _invalid(f"type is {property_type}, must be 0, 1 or 2")
+    _write(out, ctypes.c_int, (MAJOR, MINOR, PATCH)[property_type])
 
 
-def _setting(name: str, field: str, members: Any, suffix: str = "") -> None:
-    """cublasSet<name> and cublasGet<name> over one field of the handle."""
-
-    @implements(f"cublasSet{name}{suffix}")
-    def set_(handle: Handle, value: int) -> None:
-        # Flags may be added to a math mode.
-        plain = value & ~Math.MATH_DISALLOW_REDUCED_PRECISION_REDUCTION
-        _require((plain if members is Math else value) in tuple(members), f"{name}: {value}")
-        setattr(handle, field, value)
-
-    @implements(f"cublasGet{name}{suffix}")
-    def get(handle: Handle, out: int) -> None:
-        _write(out, ctypes.c_int, getattr(handle, field))
-
-
-_setting("MathMode", "math_mode", Math)
-_setting("PointerMode", "pointer_mode", PointerMode, "_v2")
-_setting("AtomicsMode", "atomics_mode", AtomicsMode)
-
-
-def _status_text(status: int) -> str:
-    try:
-        return f"CUBLAS_STATUS_{CublasStatus(status).name}"
-    except ValueError:
-        return "unknown cuBLAS status"
-
-
-_texts: dict[int, ctypes.Array[ctypes.c_char]] = {}
+# C strings must outlive the call: one buffer a status, made once.
+_STATUS_NAMES = {
+    int(status): ctypes.create_string_buffer(f"CUBLAS_STATUS_{status.name}".encode())
+    for status in CublasStatus
+}
+_STATUS_TEXTS = {
+    int(status): ctypes.create_string_buffer(status.name.lower().replace("_", " ").encode())
+    for status in CublasStatus
+}
+_UNKNOWN = ctypes.create_string_buffer(b"unknown status")
 
 
 @implements("cublasGetStatusName")
-def _get_status_name(status: int) -> int:
-    text = _texts.setdefault(status, ctypes.create_string_buffer(_status_text(status).encode()))
-    return ctypes.addressof(text)
+def get_status_name(status: int) -> int:
+    """The address of the status's C name."""
+    return ctypes.addressof(_STATUS_NAMES.get(status, _UNKNOWN))
 
 
 @implements("cublasGetStatusString")
-def _get_status_string(status: int) -> int:
-    return _get_status_name(status)
+def get_status_string(status: int) -> int:
+    """The address of a text that says what the status means."""
+    return ctypes.addressof(_STATUS_TEXTS.get(status, _UNKNOWN))
 
 
-# --- memory ---------------------------------------------------------------------------------------
+# --- the caller's memory -------------------------------------------------------------------------
 
 
-def _elements(address: int, dtype: np.dtype[Any], count: int) -> Array:
-    _require(bool(address), "a matrix or vector is NULL")
-    buffer = (ctypes.c_char * (count * dtype.itemsize)).from_address(address)
-    return np.ndarray((count,), dtype, buffer)
+def _write(address: int, c_type: Any, value: Any) -> None:
+    if not address:
+        raise _invalid("an out-pointer is NULL")
+    c_type.from_address(address).value = value
 
 
-def _matrix(address: int, dtype: np.dtype[Any], rows: int, columns: int, ld: int) -> Array:
-    flat = _elements(address, dtype, (columns - 1) * ld + rows)
-    return as_strided(flat, (rows, columns), (dtype.itemsize, ld * dtype.itemsize))
+def _array(
+    address: int, dtype: DType, shape: tuple[int, ...], steps: tuple[int, ...], name: str
+) -> Array:
+    """Memory at `address` as a view; `steps` are positive strides in elements."""
+    if 0 in shape:
+        return np.empty(shape, dtype)
+    if not address:
+        raise _invalid(f"{name} is NULL")
+    item = dtype.itemsize
+    extent = item * (1 + sum((n - 1) * step for n, step in zip(shape, steps, strict=True)))
+    return np.ndarray(shape, dtype, raw(address, extent), 0, [item * step for step in steps])
 
 
-def _vector(address: int, dtype: np.dtype[Any], count: int, increment: int) -> Array:
-    """n elements; with a negative increment they are walked from the far end, as in BLAS."""
-    flat = _elements(address, dtype, 1 + (count - 1) * abs(increment))
-    return flat[:: abs(increment)] if increment > 0 else flat[::increment]
+def _scalar(address: int, dtype: DType, name: str) -> Any:
+    return _array(address, dtype, (1,), (1,), name)[0]
 
 
-def _scalar(address: int, dtype: np.dtype[Any]) -> Any:
-    return _elements(address, dtype, 1)[0]
+def _vector(address: int, dtype: DType, n: int, inc: int, name: str) -> Array:
+    """n elements that lie `inc` apart, from the last one to the first if `inc` is negative."""
+    if inc == 0:
+        raise _invalid(f"the increment of {name} is 0")
+    forward = _array(address, dtype, (max(n, 0),), (abs(inc),), name)
+    return forward if inc > 0 else forward[::-1]
 
 
-def _apply(operation: int, matrix: Array) -> Array:
-    return matrix if operation == Operation.N else matrix.T
+def _matrix(address: int, dtype: DType, rows: int, columns: int, ld: int, name: str) -> Array:
+    """A column-major matrix: element (i, j) lies at i + j * ld."""
+    _check_leading(ld, rows, name)
+    return _array(address, dtype, (rows, columns), (1, ld), name)
 
 
-def _check_operations(*operations: int) -> None:
-    for operation in operations:
-        _require(operation in (Operation.N, Operation.T, Operation.C), f"operation {operation}")
-
-
-def _check_matrix(name: str, rows: int, ld: int) -> None:
-    _require(ld >= max(1, rows), f"ld{name} {ld} must be at least max(1, {rows})")
+def _check_leading(ld: int, rows: int, name: str) -> None:
+    if ld < max(1, rows):
+        raise _invalid(f"the leading dimension of {name} is {ld}, must be at least {max(1, rows)}")
 
 
 def _check_sizes(**sizes: int) -> None:
     for name, size in sizes.items():
-        _require(size >= 0, f"{name} {size} must not be negative")
+        if size < 0:
+            raise _invalid(f"{name} is {size}, must not be negative")
 
 
-def _compute_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Halves are computed in float32, int8 in float64, which holds their sums exactly."""
-    if dtype == np.int8:
-        return _DOUBLE
-    return dtype if dtype in (_FLOAT, _DOUBLE) else _FLOAT
+def _check_operation(operation: int, name: str) -> None:
+    if operation not in (Operation.N, Operation.T, Operation.C):
+        raise _invalid(f"{name} is {operation}, must be N (0), T (1) or C (2)")
 
 
-def _blend(out: Array, result: Array, alpha: Any, beta: Any) -> None:
-    """out = alpha result + beta out; beta == 0 does not read out."""
-    if alpha != 1:
-        result = result * result.dtype.type(alpha)
-    if beta != 0:
-        result = result + result.dtype.type(beta) * out.astype(result.dtype, copy=False)
-    store(out, result)
+def _op(operation: int, matrix: Array) -> Array:
+    """The matrix itself, its transpose or its conjugate transpose, in the last two axes."""
+    if operation == Operation.N:
+        return matrix
+    transposed = matrix.swapaxes(-1, -2)
+    return (
+        transposed.conj() if operation == Operation.C and matrix.dtype.kind == "c" else transposed
+    )
 
 
-# --- level 3 --------------------------------------------------------------------------------------
+# --- matrix products -----------------------------------------------------------------------------
 
 
-def _multiply(a: Array, b: Array, c: Array, alpha: Any, beta: Any) -> None:
-    """C = alpha A B + beta C, transposed as a whole so that C is written row by row."""
-    dtype = _compute_type(a.dtype)
-    a, b = a.astype(dtype, copy=False), b.astype(dtype, copy=False)
-    if alpha == 1 and beta == 0 and c.dtype == dtype:
-        np.matmul(b.T, a.T, out=c.T)
-    else:
-        _blend(c.T, np.matmul(b.T, a.T), alpha, beta)
+class _Operand(NamedTuple):
+    """A column-major matrix argument, or as many as a batch has, `stride` elements apart."""
+
+    address: int
+    dtype: DType
+    ld: int
+    stride: int
+    name: str
+
+    def view(self, batch: int, rows: int, columns: int) -> Array:
+        """(batch, rows, columns)."""
+        _check_leading(self.ld, rows, self.name)
+        return _array(
+            self.address, self.dtype, (batch, rows, columns), (self.stride, 1, self.ld), self.name
+        )
 
 
-def _gemm(
-    transa: int, transb: int, m: int, n: int, k: int, alpha: Any,
-    a: int, a_type: np.dtype[Any], lda: int, b: int, b_type: np.dtype[Any], ldb: int, beta: Any,
-    c: int, c_type: np.dtype[Any], ldc: int,
-) -> None:  # fmt: skip
-    """C (m x n) = alpha op(A) (m x k) op(B) (k x n) + beta C."""
-    if m == 0 or n == 0:
-        return
-    out = _matrix(c, c_type, m, n, ldc)
-    if k == 0 or alpha == 0:
-        _blend(out, np.zeros((m, n), _compute_type(c_type)), 0, beta)
-        return
-    a_shape = (m, k) if transa == Operation.N else (k, m)
-    b_shape = (k, n) if transb == Operation.N else (n, k)
-    _multiply(
-        _apply(transa, _matrix(a, a_type, *a_shape, lda)),
-        _apply(transb, _matrix(b, b_type, *b_shape, ldb)),
-        out, alpha, beta,
-    )  # fmt: skip
-
-
-def _check_gemm(
-    transa: int, transb: int, m: int, n: int, k: int, lda: int, ldb: int, ldc: int
+def _products(
+    compute: DType,
+    operations: tuple[int, int],
+    sizes: tuple[int, int, int],
+    alpha: int,
+    a: _Operand,
+    b: _Operand,
+    beta: int,
+    c: _Operand,
+    batch: int = 1,
+    scale: DType | None = None,
 ) -> None:
-    _check_operations(transa, transb)
-    _check_sizes(m=m, n=n, k=k)
-    _check_matrix("a", m if transa == Operation.N else k, lda)
-    _check_matrix("b", k if transb == Operation.N else n, ldb)
-    _check_matrix("c", m, ldc)
+    """``C = alpha * op(A) op(B) + beta * C`` for each member of the batch.
+
+    op(A) is m x k, op(B) is k x n and C is m x n; the products are computed in the type `compute`,
+    the scalars are of the type `scale` (by default the same).
+    """
+    m, n, k = sizes
+    for operation, name in zip(operations, ("transa", "transb"), strict=True):
+        _check_operation(operation, name)
+    _check_sizes(m=m, n=n, k=k, batchCount=batch)
+    stored_a = a.view(batch, *((m, k) if operations[0] == Operation.N else (k, m)))
+    stored_b = b.view(batch, *((k, n) if operations[1] == Operation.N else (n, k)))
+    out = c.view(batch, m, n)
+    if not out.size:
+        return
+    factor = _scalar(alpha, scale or compute, "alpha")
+    old_factor = _scalar(beta, scale or compute, "beta")
+    if factor == 0 or k == 0:
+        blend(out, np.zeros(out.shape, compute), 1, old_factor)
+        return
+    left = _op(operations[0], stored_a).astype(compute, copy=False)
+    right = _op(operations[1], stored_b).astype(compute, copy=False)
+    if old_factor == 0 and factor == 1 and out.dtype == compute:
+        np.matmul(left, right, out=out)
+    else:
+        blend(out, np.matmul(left, right), factor, old_factor)
 
 
-@implements("cublasGemmEx")
-def _gemm_ex(
-    handle: Handle, transa: int, transb: int, m: int, n: int, k: int, alpha: int, a: int,
-    a_type: int, lda: int, b: int, b_type: int, ldb: int, beta: int, c: int, c_type: int, ldc: int,
-    compute_type: int, algo: int,
-) -> None:  # fmt: skip
-    """gemm with a type for each matrix; scalars are in the compute type."""
-    _check_gemm(transa, transb, m, n, k, lda, ldb, ldc)
-    scalar_type, matrix_types = _COMPUTE.get(compute_type, (_FLOAT, ()))
-    if a_type != b_type or (a_type, c_type) not in matrix_types:
+def gemm(
+    dtype: DType,
+    handle: BlasHandle,
+    transa: int,
+    transb: int,
+    m: int,
+    n: int,
+    k: int,
+    alpha: int,
+    a: int,
+    lda: int,
+    b: int,
+    ldb: int,
+    beta: int,
+    c: int,
+    ldc: int,
+) -> None:
+    """``C = alpha * op(A) op(B) + beta * C``: op(A) is m x k, op(B) k x n, C m x n."""
+    _products(
+        dtype,
+        (transa, transb),
+        (m, n, k),
+        alpha,
+        _Operand(a, dtype, lda, 0, "A"),
+        _Operand(b, dtype, ldb, 0, "B"),
+        beta,
+        _Operand(c, dtype, ldc, 0, "C"),
+    )
+
+
+def gemm_strided_batched(
+    dtype: DType,
+    handle: BlasHandle,
+    transa: int,
+    transb: int,
+    m: int,
+    n: int,
+    k: int,
+    alpha: int,
+    a: int,
+    lda: int,
+    stride_a: int,
+    b: int,
+    ldb: int,
+    stride_b: int,
+    beta: int,
+    c: int,
+    ldc: int,
+    stride_c: int,
+    batch: int,
+) -> None:
+    """The same for `batch` products whose matrices lie a stride apart; stride 0 repeats one."""
+    _products(
+        dtype,
+        (transa, transb),
+        (m, n, k),
+        alpha,
+        _Operand(a, dtype, lda, stride_a, "A"),
+        _Operand(b, dtype, ldb, stride_b, "B"),
+        beta,
+        _Operand(c, dtype, ldc, stride_c, "C"),
+        batch,
+    )
+
+
+_CUDA_TYPES = {
+    CudaDataType.R_16F: FLOAT16,
+    CudaDataType.R_16BF: BFLOAT16,
+    CudaDataType.R_32F: FLOAT32,
+    CudaDataType.R_64F: FLOAT64,
+    CudaDataType.C_32F: COMPLEX64,
+    CudaDataType.C_64F: COMPLEX128,
+    CudaDataType.R_8I: INT8,
+    CudaDataType.R_32I: INT32,
+}
+_TO_HALF = {(FLOAT16, FLOAT16)}
+_TO_FLOAT = {
+    (FLOAT16, FLOAT16),
+    (BFLOAT16, BFLOAT16),
+    (INT8, FLOAT32),
+    (FLOAT16, FLOAT32),
+    (BFLOAT16, FLOAT32),
+    (FLOAT32, FLOAT32),
+    (COMPLEX64, COMPLEX64),
+}
+_FLOAT_ONLY = {(FLOAT32, FLOAT32), (COMPLEX64, COMPLEX64)}
+_TO_DOUBLE = {(FLOAT64, FLOAT64), (COMPLEX128, COMPLEX128)}
+# Compute type -> the pairs (type of A and B, type of C), and the type of alpha and beta.
+_GEMM_EX: dict[ComputeType, tuple[set[tuple[DType, DType]], DType]] = {
+    ComputeType.COMPUTE_16F: (_TO_HALF, FLOAT16),
+    ComputeType.COMPUTE_16F_PEDANTIC: (_TO_HALF, FLOAT16),
+    ComputeType.COMPUTE_32F: (_TO_FLOAT, FLOAT32),
+    ComputeType.COMPUTE_32F_PEDANTIC: (_TO_FLOAT, FLOAT32),
+    ComputeType.COMPUTE_32F_FAST_16F: (_FLOAT_ONLY, FLOAT32),
+    ComputeType.COMPUTE_32F_FAST_16BF: (_FLOAT_ONLY, FLOAT32),
+    ComputeType.COMPUTE_32F_FAST_TF32: (_FLOAT_ONLY, FLOAT32),
+    ComputeType.COMPUTE_64F: (_TO_DOUBLE, FLOAT64),
+    ComputeType.COMPUTE_64F_PEDANTIC: (_TO_DOUBLE, FLOAT64),
+    ComputeType.COMPUTE_32I: ({(INT8, INT32)}, INT32),
+    ComputeType.COMPUTE_32I_PEDANTIC: ({(INT8, INT32)}, INT32),
+}
+
+
+def gemm_ex(
+    handle: BlasHandle,
+    transa: int,
+    transb: int,
+    m: int,
+    n: int,
+    k: int,
+    alpha: int,
+    a: int,
+    a_type: int,
+    lda: int,
+    b: int,
+    b_type: int,
+    ldb: int,
+    beta: int,
+    c: int,
+    c_type: int,
+    ldc: int,
+    compute_type: int,
+    algo: int,
+) -> None:
+    """gemm with a type for each matrix, and one for the arithmetic and the scalars.
+
+    Half types are computed in float32, whatever the compute type; int8 exactly.
+    """
+    types = [_CUDA_TYPES.get(number) for number in (a_type, b_type, c_type)]  # type: ignore[call-overload]
+    pairs, scale = _GEMM_EX.get(compute_type, (set(), FLOAT32))  # type: ignore[call-overload]
+    if types[0] != types[1] or (types[0], types[2]) not in pairs:
         raise Status(
             CublasStatus.NOT_SUPPORTED,
-            f"A {a_type}, B {b_type}, C {c_type} with compute type {compute_type}",
+            f"no product of types {a_type}, {b_type} into {c_type} in compute type {compute_type}",
         )
-    types = [_MATRIX_TYPES[CudaDataType(kind)] for kind in (a_type, b_type, c_type)]
-    _gemm(
-        transa, transb, m, n, k, _scalar(alpha, scalar_type), a, types[0], lda, b, types[1], ldb,
-        _scalar(beta, scalar_type), c, types[2], ldc,
-    )  # fmt: skip
+    in_type, _, out_type = types
+    compute: DType = {FLOAT16: FLOAT32, BFLOAT16: FLOAT32, INT8: FLOAT64}.get(in_type, in_type)
+    if in_type.kind == "c":
+        scale = in_type
+    _products(
+        compute,
+        (transa, transb),
+        (m, n, k),
+        alpha,
+        _Operand(a, in_type, lda, 0, "A"),
+        _Operand(b, in_type, ldb, 0, "B"),
+        beta,
+        _Operand(c, out_type, ldc, 0, "C"),
+        scale=scale,
+    )
 
 
-def _level_3(prefix: str, dtype: np.dtype[Any]) -> None:
-    size = dtype.itemsize
-
-    @implements(f"cublas{prefix}gemm_v2")
-    def gemm(
-        handle: Handle, transa: int, transb: int, m: int, n: int, k: int, alpha: int, a: int,
-        lda: int, b: int, ldb: int, beta: int, c: int, ldc: int,
-    ) -> None:  # fmt: skip
-        """C = alpha op(A) op(B) + beta C."""
-        _check_gemm(transa, transb, m, n, k, lda, ldb, ldc)
-        _gemm(
-            transa, transb, m, n, k, _scalar(alpha, dtype), a, dtype, lda, b, dtype, ldb,
-            _scalar(beta, dtype), c, dtype, ldc,
-        )  # fmt: skip
-
-    @implements(f"cublas{prefix}gemmStridedBatched")
-    def gemm_strided_batched(
-        handle: Handle, transa: int, transb: int, m: int, n: int, k: int, alpha: int, a: int,
-        lda: int, stride_a: int, b: int, ldb: int, stride_b: int, beta: int, c: int, ldc: int,
-        stride_c: int, batch: int,
-    ) -> None:  # fmt: skip
-        """One gemm per batch entry; matrices lie a fixed number of elements apart."""
-        _check_gemm(transa, transb, m, n, k, lda, ldb, ldc)
-        _check_sizes(batchCount=batch)
-        for i in range(batch):
-            _gemm(
-                transa, transb, m, n, k, _scalar(alpha, dtype), a + i * stride_a * size, dtype,
-                lda, b + i * stride_b * size, dtype, ldb, _scalar(beta, dtype),
-                c + i * stride_c * size, dtype, ldc,
-            )  # fmt: skip
-
-    @implements(f"cublas{prefix}geam")
-    def geam(
-        handle: Handle, transa: int, transb: int, m: int, n: int, alpha: int, a: int, lda: int,
-        beta: int, b: int, ldb: int, c: int, ldc: int,
-    ) -> None:  # fmt: skip
-        """C = alpha op(A) + beta op(B); a matrix whose factor is 0 is not read."""
-        _check_operations(transa, transb)
+def geam(
+    dtype: DType,
+    handle: BlasHandle,
+    transa: int,
+    transb: int,
+    m: int,
+    n: int,
+    alpha: int,
+    a: int,
+    lda: int,
+    beta: int,
+    b: int,
+    ldb: int,
+    c: int,
+    ldc: int,
+) -> None:
+    """``C = alpha * op(A) + beta * op(B)``; C may be A or B where that one is not transposed."""
+    operands = []
+    for operation, address, ld, scale, name in (
+        (transa, a, lda, alpha, "A"),
+        (transb, b, ldb, beta, "B"),
+    ):
+        _check_operation(operation, f"trans{name.lower()}")
         _check_sizes(m=m, n=n)
-        _check_matrix("a", m if transa == Operation.N else n, lda)
-        _check_matrix("b", m if transb == Operation.N else n, ldb)
-        _check_matrix("c", m, ldc)
-        if m == 0 or n == 0:
-            return
-        total = np.zeros((m, n), dtype)
-        for factor, address, operation, ld in ((alpha, a, transa, lda), (beta, b, transb, ldb)):
-            scale = _scalar(factor, dtype)
-            if scale != 0:
-                shape = (m, n) if operation == Operation.N else (n, m)
-                total += scale * _apply(operation, _matrix(address, dtype, *shape, ld))
-        _matrix(c, dtype, m, n, ldc)[...] = total
+        if c == address and c and (operation != Operation.N or ld != ldc):
+            raise _invalid(f"C may be {name} only if {name} is not transposed and ld{name} is ldc")
+        _check_leading(ld, m if operation == Operation.N else n, name)
+        operands.append((operation, address, ld, scale, name))
+    out = _matrix(c, dtype, m, n, ldc, "C")
+    if not out.size:
+        return
+    total = np.zeros(out.shape, dtype)
+    for operation, address, ld, scale, name in operands:
+        factor = _scalar(scale, dtype, "alpha or beta")
+        if factor != 0:
+            rows, columns = (m, n) if operation == Operation.N else (n, m)
+            total += factor * _op(operation, _matrix(address, dtype, rows, columns, ld, name))
+    out[...] = total
 
 
-# --- level 2 --------------------------------------------------------------------------------------
+# --- a matrix and vectors ------------------------------------------------------------------------
 
 
-def _level_2(prefix: str, dtype: np.dtype[Any]) -> None:
-    @implements(f"cublas{prefix}gemv_v2")
-    def gemv(
-        handle: Handle, trans: int, m: int, n: int, alpha: int, a: int, lda: int, x: int,
-        incx: int, beta: int, y: int, incy: int,
-    ) -> None:  # fmt: skip
-        """y = alpha op(A) x + beta y for A (m x n)."""
-        _check_operations(trans)
-        _check_sizes(m=m, n=n)
-        _check_matrix("a", m, lda)
-        _require(incx != 0 and incy != 0, "increments must not be 0")
-        if m == 0 or n == 0:
-            return
-        rows, columns = (m, n) if trans == Operation.N else (n, m)
-        matrix = _apply(trans, _matrix(a, dtype, m, n, lda))
-        product = matrix @ _vector(x, dtype, columns, incx)
-        _blend(_vector(y, dtype, rows, incy), product, _scalar(alpha, dtype), _scalar(beta, dtype))
-
-    @implements(f"cublas{prefix}ger_v2")
-    def ger(
-        handle: Handle, m: int, n: int, alpha: int, x: int, incx: int, y: int, incy: int, a: int,
-        lda: int,
-    ) -> None:  # fmt: skip
-        """A = A + alpha x y'."""
-        _check_sizes(m=m, n=n)
-        _check_matrix("a", m, lda)
-        _require(incx != 0 and incy != 0, "increments must not be 0")
-        if m and n:
-            scaled = _scalar(alpha, dtype) * _vector(x, dtype, m, incx)
-            _matrix(a, dtype, m, n, lda)[...] += np.outer(scaled, _vector(y, dtype, n, incy))
+def gemv(
+    dtype: DType,
+    handle: BlasHandle,
+    trans: int,
+    m: int,
+    n: int,
+    alpha: int,
+    a: int,
+    lda: int,
+    x: int,
+    incx: int,
+    beta: int,
+    y: int,
+    incy: int,
+) -> None:
+    """``y = alpha * op(A) x + beta * y``; A is m x n."""
+    _check_operation(trans, "trans")
+    _check_sizes(m=m, n=n)
+    matrix = _op(trans, _matrix(a, dtype, m, n, lda, "A"))
+    right = _vector(x, dtype, matrix.shape[1], incx, "x")
+    out = _vector(y, dtype, matrix.shape[0], incy, "y")
+    if m == 0 or n == 0:
+        return  # as in BLAS, y is not even scaled
+    factor, old_factor = _scalar(alpha, dtype, "alpha"), _scalar(beta, dtype, "beta")
+    product = np.matmul(matrix, right) if factor != 0 else np.zeros(out.shape, dtype)
+    blend(out, product, factor, old_factor)
 
 
-def _norm(x: Array) -> Any:
-    """Scaled by the largest element, so that no square overflows or vanishes."""
-    largest = np.abs(x).max()
-    if largest == 0 or not np.isfinite(largest):
-        return largest
-    return largest * np.linalg.norm((x / largest).astype(_DOUBLE))
+def ger(
+    dtype: DType,
+    handle: BlasHandle,
+    m: int,
+    n: int,
+    alpha: int,
+    x: int,
+    incx: int,
+    y: int,
+    incy: int,
+    a: int,
+    lda: int,
+) -> None:
+    """``A = alpha * x y^T + A``; A is m x n."""
+    _check_sizes(m=m, n=n)
+    left = _vector(x, dtype, m, incx, "x")
+    right = _vector(y, dtype, n, incy, "y")
+    matrix = _matrix(a, dtype, m, n, lda, "A")
+    if matrix.size and (factor := _scalar(alpha, dtype, "alpha")) != 0:
+        matrix += factor * np.outer(left, right)
 
 
-# --- level 1 --------------------------------------------------------------------------------------
+# --- vectors -------------------------------------------------------------------------------------
 
 
-def _level_1(prefix: str, dtype: np.dtype[Any]) -> None:
-    @implements(f"cublas{prefix}axpy_v2")
-    def axpy(handle: Handle, n: int, alpha: int, x: int, incx: int, y: int, incy: int) -> None:
-        """y = alpha x + y."""
-        factor = _scalar(alpha, dtype)
-        if n > 0 and factor != 0:
-            out = _vector(y, dtype, n, incy)
-            out += factor * _vector(x, dtype, n, incx)
-
-    @implements(f"cublas{prefix}scal_v2")
-    def scal(handle: Handle, n: int, alpha: int, x: int, incx: int) -> None:
-        """x = alpha x."""
-        if n > 0 and incx > 0:
-            out = _vector(x, dtype, n, incx)
-            out *= _scalar(alpha, dtype)
-
-    @implements(f"cublas{prefix}copy_v2")
-    def copy(handle: Handle, n: int, x: int, incx: int, y: int, incy: int) -> None:
-        """y = x."""
-        if n > 0:
-            _vector(y, dtype, n, incy)[...] = _vector(x, dtype, n, incx)
-
-    @implements(f"cublas{prefix}swap_v2")
-    def swap(handle: Handle, n: int, x: int, incx: int, y: int, incy: int) -> None:
-        """Exchange x and y."""
-        if n > 0:
-            left, right = _vector(x, dtype, n, incx), _vector(y, dtype, n, incy)
-            left[...], right[...] = right.copy(), left.copy()
-
-    @implements(f"cublas{prefix}dot_v2")
-    def dot(handle: Handle, n: int, x: int, incx: int, y: int, incy: int, result: int) -> None:
-        """Sum of x[i] y[i]; 0 for n <= 0."""
-        value = np.dot(_vector(x, dtype, n, incx), _vector(y, dtype, n, incy)) if n > 0 else 0
-        _elements(result, dtype, 1)[0] = value
-
-    def reduction(name: str, reduce: Callable[[Array], Any]) -> None:
-        @implements(f"cublas{prefix}{name}_v2")
-        def call(handle: Handle, n: int, x: int, incx: int, result: int) -> None:
-            value = reduce(_vector(x, dtype, n, incx)) if n > 0 and incx > 0 else 0
-            _elements(result, dtype, 1)[0] = value
-
-    reduction("nrm2", _norm)
-    reduction("asum", lambda x: np.abs(x).sum())
-
-    def extreme(name: str, find: Callable[[Array], Any]) -> None:
-        @implements(f"cublasI{prefix.lower()}{name}_v2")
-        def call(handle: Handle, n: int, x: int, incx: int, result: int) -> None:
-            found = n > 0 and incx > 0
-            index = 1 + int(find(np.abs(_vector(x, dtype, n, incx)))) if found else 0
-            _write(result, ctypes.c_int, index)
-
-    extreme("amax", np.argmax)
-    extreme("amin", np.argmin)
+def axpy(
+    dtype: DType, handle: BlasHandle, n: int, alpha: int, x: int, incx: int, y: int, incy: int
+) -> None:
+    """``y = alpha * x + y``."""
+    source, out = _vector(x, dtype, n, incx, "x"), _vector(y, dtype, n, incy, "y")
+    if n > 0:
+        out += _scalar(alpha, dtype, "alpha") * source
 
 
-for _prefix, _dtype in _PRECISIONS:
-    _level_1(_prefix, _dtype)
-    _level_2(_prefix, _dtype)
-    _level_3(_prefix, _dtype)
+def copy(dtype: DType, handle: BlasHandle, n: int, x: int, incx: int, y: int, incy: int) -> None:
+    """``y = x``."""
+    _vector(y, dtype, n, incy, "y")[...] = _vector(x, dtype, n, incx, "x")
+
+
+def swap(dtype: DType, handle: BlasHandle, n: int, x: int, incx: int, y: int, incy: int) -> None:
+    """x and y exchanged."""
+    left, right = _vector(x, dtype, n, incx, "x"), _vector(y, dtype, n, incy, "y")
+    left[...], right[...] = right.copy(), left.copy()
+
+
+def dot(
+    dtype: DType, handle: BlasHandle, n: int, x: int, incx: int, y: int, incy: int, result: int
+) -> None:
+    """The sum of x[i] * y[i]; 0 for no elements."""
+    left, right = _vector(x, dtype, n, incx, "x"), _vector(y, dtype, n, incy, "y")
+    _scalar_out(result, dtype)[0] = np.dot(left, right)
+
+
+def _scalar_out(address: int, dtype: DType) -> Array:
+    return _array(address, dtype, (1,), (1,), "result")
+
+
+def _forward_vector(address: int, dtype: DType, n: int, inc: int) -> Array:
+    """Functions of one vector know no backwards: no elements if n or the increment is below 1."""
+    return _vector(address, dtype, n if inc > 0 else 0, max(inc, 1), "x")
+
+
+def scal(dtype: DType, handle: BlasHandle, n: int, alpha: int, x: int, incx: int) -> None:
+    """``x = alpha * x``."""
+    vector = _forward_vector(x, dtype, n, incx)
+    if vector.size:
+        vector *= _scalar(alpha, dtype, "alpha")
+
+
+def nrm2(dtype: DType, handle: BlasHandle, n: int, x: int, incx: int, result: int) -> None:
+    """The Euclidean norm, scaled by the largest element so that no square overflows."""
+    magnitudes = np.abs(_forward_vector(x, dtype, n, incx))
+    largest = magnitudes.max(initial=0)
+    if 0 < largest < np.inf:
+        magnitudes /= largest
+        largest *= np.sqrt(np.dot(magnitudes, magnitudes))
+    _scalar_out(result, dtype)[0] = largest
+
+
+def asum(dtype: DType, handle: BlasHandle, n: int, x: int, incx: int, result: int) -> None:
+    """The sum of the absolute values."""
+    _scalar_out(result, dtype)[0] = np.abs(_forward_vector(x, dtype, n, incx)).sum(dtype=dtype)
+
+
+def _extreme(
+    pick: Callable[[Array], np.intp],
+    dtype: DType,
+    index_type: Any,
+    handle: BlasHandle,
+    n: int,
+    x: int,
+    incx: int,
+    result: int,
+) -> None:
+    """The first index, counted from 1, of the largest or smallest absolute value; 0 if none."""
+    vector = _forward_vector(x, dtype, n, incx)
+    _write(result, index_type, int(pick(np.abs(vector))) + 1 if vector.size else 0)
+
+
+# --- the C names ---------------------------------------------------------------------------------
+
+_TYPED: dict[str, Callable[..., None]] = {
+    "gemm_v2": gemm,
+    "gemmStridedBatched": gemm_strided_batched,
+    "geam": geam,
+    "gemv_v2": gemv,
+    "ger_v2": ger,
+    "axpy_v2": axpy,
+    "copy_v2": copy,
+    "swap_v2": swap,
+    "dot_v2": dot,
+    "scal_v2": scal,
+    "nrm2_v2": nrm2,
+    "asum_v2": asum,
+}
+
+
+def _register() -> None:
+    """Every function by its C names, for each type and each width of integers."""
+    for width, index_type in (("", ctypes.c_int), ("_64", ctypes.c_int64)):
+        for letter, dtype in (("S", FLOAT32), ("D", FLOAT64)):
+            for name, function in _TYPED.items():
+                implements(f"cublas{letter}{name}{width}")(partial(function, dtype))
+            for name, pick in (("amax", np.argmax), ("amin", np.argmin)):
+                extreme = partial(_extreme, pick, dtype, index_type)
+                implements(f"cublasI{letter.lower()}{name}_v2{width}")(extreme)
+        for letter, dtype in (("C", COMPLEX64), ("Z", COMPLEX128)):
+            implements(f"cublas{letter}gemm_v2{width}")(partial(gemm, dtype))
+            implements(f"cublas{letter}gemmStridedBatched{width}")(
+                partial(gemm_strided_batched, dtype)
+            )
+        implements(f"cublasGemmEx{width}")(gemm_ex)
+
+
+_register()

@@ -48,6 +48,11 @@ _from_memory.argtypes = [ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int]
 _from_memory.restype = ctypes.py_object
 
 
+def raw(address: int, size: int) -> memoryview:
+    """The `size` bytes at `address`, to read and write; no copy."""
+    return _from_memory(address, size, _READ_AND_WRITE)
+
+
 def numpy_dtype(data_type: DataType) -> np.dtype[Any]:
     """The NumPy type of a cudnnDataType_t; NOT_SUPPORTED where NumPy has none."""
     try:
@@ -74,7 +79,7 @@ def view(address: int, descriptor: Layout, name: str = "data") -> np.ndarray[Any
     dtype = numpy_dtype(descriptor.dtype)
     size = dtype.itemsize
     extent = size * (1 + sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True)))
-    memory = _from_memory(address, extent, _READ_AND_WRITE)
+    memory = raw(address, extent)
     return np.ndarray(shape, dtype, memory, 0, [size * stride for stride in strides])
 
 

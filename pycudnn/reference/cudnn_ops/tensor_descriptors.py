@@ -10,7 +10,7 @@ import ctypes
 from pycudnn.abi.cudnn_enums import CUDNN_DIM_MAX, DataType, TensorFormat
 
 from ..descriptors import Tensor, packed_strides
-from ..memory import numpy_dtype, read_array, write, write_array
+from ..memory import Layout, numpy_dtype, read_array, write, write_array
 from ..runtime import bad_param, implements, not_supported
 
 _LARGEST_EXTENT = 2**31 - 1  # elements from the first to the last: cuDNN counts them in a C int
@@ -83,7 +83,7 @@ def _set(
     descriptor.dtype, descriptor.shape, descriptor.strides = data_type, shape, strides
 
 
-def extent(descriptor: Tensor) -> int:
+def extent(descriptor: Layout) -> int:
     """Elements from the lowest address to the highest, gaps between strides included."""
     if not descriptor.shape:
         return 0
