@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,13 +31,22 @@ DATASET = Path(__file__).parent / "dataset"
 MONITORING_STEP = 200
 TEST_BATCH = 250
 
+STEPS = {"lenet": 1600, "lenet-printed": 1600, "ann": 2400}  # the book's
+
 # The book's learning rate, 0.02, is too low for the steps it makes; its decay, 5e-5, leaves the
 # rate as it is, so that a last step on odd images can cost several percent of accuracy.
 LEARNING_RATES = {"lenet": 0.1, "lenet-printed": 0.05, "ann": 0.5}
-DECAY = 2e-3
-STEPS = {"lenet": 1600, "lenet-printed": 1600, "ann": 2400}
-STEP_BATCH = 256  # the book's
-EPOCH_BATCH = 64  # more and smaller steps get further in one epoch
+
+
+class Length(NamedTuple):
+    """Defaults that depend on how the length of the training is given."""
+
+    batch_size: int
+    decay: float
+
+
+STEPS_GIVEN = Length(256, 5e-4)  # the book's batch size
+EPOCHS_GIVEN = Length(64, 2e-3)  # more and smaller steps get further in one epoch
 
 PRINTED_LEARNING_RATE = 0.02
 PRINTED_DECAY = 5e-5
@@ -230,6 +239,22 @@ def progress(steps: range) -> Any:
     return tqdm(steps, unit="step", disable=None, leave=False)
 
 
+def positive_int(text: str) -> int:
+    """Read an option that is a count; ValueError below 1."""
+    value = int(text)
+    if value < 1:
+        raise ValueError
+    return value
+
+
+def positive_float(text: str) -> float:
+    """Read an option that is a positive number; ValueError for another."""
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise ValueError
+    return value
+
+
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     """Read the command line and fill in the defaults of the model and the backend."""
     parser = argparse.ArgumentParser(
@@ -238,12 +263,20 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     option = parser.add_argument
     option("--model", choices=MODELS, default="lenet")
     option("--backend", choices=("auto", "cuda", "reference"), default="auto")
-    length = parser.add_mutually_exclusive_group()
-    length.add_argument("--steps", type=int, help="training steps (GPU: 1600, ann 2400)")
-    length.add_argument("--epochs", type=float, help="epochs in place of steps (reference: 1)")
-    option("--batch-size", type=int, help="256 where steps are counted, 64 where epochs are")
+    lengths = parser.add_mutually_exclusive_group()
+    lengths.add_argument("--steps", type=positive_int, help="training steps (GPU: 1600, ann 2400)")
+    lengths.add_argument(
+        "--epochs", type=positive_float, help="epochs in place of steps (reference: 1)"
+    )
+    option(
+        "--batch-size", type=positive_int, help="256 where steps are counted, 64 where epochs are"
+    )
     option("--learning-rate", type=float, help="lenet 0.1, lenet-printed 0.05, ann 0.5")
-    option("--lr-decay", type=float, help="d in rate / (1 + d * step): 2e-3")
+    option(
+        "--lr-decay",
+        type=float,
+        help="d in rate / (1 + d * step): 5e-4, or 2e-3 where epochs are counted",
+    )
     option("--seed", type=int, help="fixes initial weights and the order of the images")
     option("--dataset", type=Path, default=DATASET, metavar="DIR")
     option("--pretrained", type=Path, metavar="FILE", help="start from this saved state")
@@ -270,16 +303,15 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     if options.steps is None and options.epochs is None:
         options.steps = default_steps
         options.epochs = 1.0 if default_steps is None else None
+    length = EPOCHS_GIVEN if options.steps is None else STEPS_GIVEN
     if options.batch_size is None:
-        options.batch_size = EPOCH_BATCH if options.steps is None else STEP_BATCH
+        options.batch_size = length.batch_size
     if options.learning_rate is None:
         options.learning_rate = (
             PRINTED_LEARNING_RATE if options.as_printed else LEARNING_RATES[options.model]
         )
     if options.lr_decay is None:
-        options.lr_decay = PRINTED_DECAY if options.as_printed else DECAY
-    if options.batch_size < 1 or (options.steps or options.epochs) <= 0:
-        parser.error("--batch-size, --steps and --epochs must be positive")
+        options.lr_decay = PRINTED_DECAY if options.as_printed else length.decay
     if options.save is not None and options.save.suffix == ".safetensors":
         _require("safetensors", "--save FILE.safetensors", parser)
     if options.plot is not None:
