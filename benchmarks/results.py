@@ -19,6 +19,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import pycudnn
 from pycudnn.device import Device, default_backend
 from pycudnn.libraries import get_library
 
@@ -88,12 +89,9 @@ def slug(text: str) -> str:
 
 def versions(backend: str, packages: Sequence[str] = ()) -> dict[str, str]:
     """Versions of Python, NumPy, pycudnn, both libraries of ``backend`` and ``packages``."""
-    found = {"python": platform.python_version()}
-    for package in ("numpy", "pycudnn", *packages):
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            found[package] = "not installed as a package"
+    found = {"python": platform.python_version(), "pycudnn": pycudnn.__version__}
+    for package in ("numpy", *packages):
+        found[package] = metadata.version(package)
     for library in ("cudnn", "cublas"):
         found[library] = f"{get_library(library, backend).version} ({backend})"
     return found

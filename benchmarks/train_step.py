@@ -38,9 +38,7 @@ def loader_of(context: CudaContext, batch: int) -> MNIST:
     return loader
 
 
-def ours(
-    context: CudaContext, graph: bool, batch: int, steps: int, warm_up: int
-) -> results.Row:
+def ours(context: CudaContext, graph: bool, batch: int, steps: int, warm_up: int) -> results.Row:
     """Time the loop of train.py, with its steps replayed as CUDA graphs or call by call."""
     model = lenet(seed=1)
     model.cuda(context)
