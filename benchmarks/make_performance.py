@@ -88,8 +88,8 @@ SECTIONS = (
         "accuracy",
         "Accuracy",
         "Test accuracy of examples/train.py over several seeds. *As printed* is the published "
-        "code's loader, learning rate, decay and initial range (docs/errata.md): high accuracy on the few "
-        "images it sees, low accuracy on the test set.",
+        "code's loader, learning rate, decay and initial range (docs/errata.md): high accuracy "
+        "on the few images it sees, low accuracy on the test set.",
         prepare=over_seeds,
     ),
     Section(
