@@ -49,7 +49,6 @@ class CudnnHandle(Handle): ...
 
 class CublasHandle(Handle):
     pointer_mode_code: int
-    def _point(self, pointer_mode: int) -> None: ...
 
 class TensorLike(Owned):
     extent: int

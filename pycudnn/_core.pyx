@@ -278,11 +278,7 @@ cdef class CudnnHandle(Handle):
 
 
 cdef class CublasHandle(Handle):
-    """Base of ``cublas.Handle``."""
-
-    def _point(self, int pointer_mode):
-        """Remember the pointer mode that the library was told (private)."""
-        self.pointer_mode_code = pointer_mode
+    """Base of ``cublas.Handle``; the pointer mode as the library was told."""
 
 
 cdef void enter(Handle handle) noexcept nogil:
@@ -502,7 +498,8 @@ cdef void* operand(Frame* frame, object value, str name, bint writes, size_t nee
 
         raise TypeError(
             f"{name} holds {dtypes.name(buffer.dtype_code)}, "
-            f"its descriptor says {dtypes.name(dtype)}"
+            f"{'the call takes' if descriptor is None else 'its descriptor says'} "
+            f"{dtypes.name(dtype)}"
         )
     if buffer.nbytes < needed:
         raise ValueError(f"{name} needs {needed} bytes, got {buffer.nbytes}")

@@ -10,6 +10,7 @@ Scalar: TypeAlias = Any
 class BlasHandle(CublasHandle):
     workspace: Buffer | None
     def _lend(self, workspace: Buffer | None) -> None: ...
+    def _point(self, mode: int) -> None: ...
 
 def sgemm(
     handle: BlasHandle,

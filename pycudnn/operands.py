@@ -6,7 +6,7 @@ says: never a wrong number in silence.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -49,7 +49,7 @@ def view(
     return buffer
 
 
-def _refuse(value: Any, name: str, backend: str) -> None:
+def _refuse(value: Any, name: str, backend: str) -> NoReturn:
     if isinstance(value, np.ndarray) or hasattr(value, "__cuda_array_interface__"):
         side = "CUDA" if backend == "cuda" else "host"
         raise LibraryMismatch(f"{name} must be {side} memory, got {type(value).__name__}")
