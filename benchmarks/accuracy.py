@@ -55,16 +55,16 @@ def measure(name: str, arguments: list[str], backend: str, seed: int) -> results
 
 def main() -> None:
     """Measure, print and save."""
-    parser = results.arguments(__doc__)
+    parser = results.parser(__doc__)
     parser.add_argument("--seeds", type=int, help="how many (GPU: 5, reference: 1)")
     options = parser.parse_args()
-    backend = results.backend_of(options)
+    backend = results.backend(options)
     seeds = options.seeds or SEEDS[backend]
     result = results.begin("accuracy", backend, seeds=seeds)
     for name, arguments in RUNS[backend]:
         for seed in range(seeds):
             result.rows.append(measure(name, arguments, backend, seed))
-    results.finish(result, options)
+    results.finish(result, options, labels=("run", "seed"), y="test_percent")
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ if command -v compute-sanitizer >/dev/null; then
     step compute-sanitizer --tool memcheck --error-exitcode 9 --print-limit 20 \
         "$python" examples/train.py --backend cuda --steps 1
 fi
+step "$python" examples/convolution_by_hand.py --backend cuda --output "$output"
 for benchmark in call_overhead train_step accuracy; do
     step "$python" "benchmarks/$benchmark.py" --output "$output"
 done
