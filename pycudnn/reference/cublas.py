@@ -9,6 +9,10 @@ at least the number of rows stored, else INVALID_VALUE; where beta is 0 the old 
 and where alpha is 0 the operands are not; a negative increment walks a vector backwards from its
 end. Scalars and results are read and written at the address given, so host and device pointer mode
 are one. Each function exists with 32-bit and (``_64``) with 64-bit integers.
+
+Statuses are those of cuBLAS 13.1 on a GPU, but for what that one lets pass against its own
+documentation, and which here is INVALID_VALUE: an increment of 0, negative sizes in gemv, and a
+workspace that is not aligned.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from pycudnn.abi.cublas_enums import (
     AtomicsMode,
     ComputeType,
     CudaDataType,
+    GemmAlgo,
     Math,
     Operation,
     PointerMode,
@@ -157,7 +162,7 @@ _STATUS_TEXTS = {
     int(status): ctypes.create_string_buffer(status.name.lower().replace("_", " ").encode())
     for status in CublasStatus
 }
-_UNKNOWN = ctypes.create_string_buffer(b"unknown status")
+_UNKNOWN = ctypes.create_string_buffer(b"unrecognized status")
 
 
 @implements("cublasGetStatusName")
@@ -252,7 +257,8 @@ class _Operand(NamedTuple):
 
     def view(self, batch: int, rows: int, columns: int) -> Array:
         """(batch, rows, columns)."""
-        _check_leading(self.ld, rows, self.name)
+        if self.stride < 0:
+            raise _invalid(f"the stride of {self.name} is {self.stride}, must not be negative")
         return _array(
             self.address, self.dtype, (batch, rows, columns), (self.stride, 1, self.ld), self.name
         )
@@ -276,21 +282,23 @@ def _products(
     the scalars are of the type `scale` (by default the same).
     """
     m, n, k = sizes
-    for operation, name in zip(operations, ("transa", "transb"), strict=True):
-        _check_operation(operation, name)
+    _check_operation(operations[0], "transa")
+    _check_operation(operations[1], "transb")
     _check_sizes(m=m, n=n, k=k, batchCount=batch)
-    stored_a = a.view(batch, *((m, k) if operations[0] == Operation.N else (k, m)))
-    stored_b = b.view(batch, *((k, n) if operations[1] == Operation.N else (n, k)))
-    out = c.view(batch, m, n)
-    if not out.size:
+    shape_a = (m, k) if operations[0] == Operation.N else (k, m)
+    shape_b = (k, n) if operations[1] == Operation.N else (n, k)
+    for operand, rows in ((a, shape_a[0]), (b, shape_b[0]), (c, m)):
+        _check_leading(operand.ld, rows, operand.name)
+    if not m * n * batch:
         return
     factor = _scalar(alpha, scale or compute, "alpha")
     old_factor = _scalar(beta, scale or compute, "beta")
+    out = c.view(batch, m, n)
     if factor == 0 or k == 0:
         blend(out, np.zeros(out.shape, compute), 1, old_factor)
         return
-    left = _op(operations[0], stored_a).astype(compute, copy=False)
-    right = _op(operations[1], stored_b).astype(compute, copy=False)
+    left = _op(operations[0], a.view(batch, *shape_a)).astype(compute, copy=False)
+    right = _op(operations[1], b.view(batch, *shape_b)).astype(compute, copy=False)
     if old_factor == 0 and factor == 1 and out.dtype == compute:
         np.matmul(left, right, out=out)
     else:
@@ -362,7 +370,7 @@ def gemm_strided_batched(
     )
 
 
-_CUDA_TYPES = {
+_CUDA_TYPES: dict[int, DType] = {
     CudaDataType.R_16F: FLOAT16,
     CudaDataType.R_16BF: BFLOAT16,
     CudaDataType.R_32F: FLOAT32,
@@ -382,19 +390,20 @@ _TO_FLOAT = {
     (FLOAT32, FLOAT32),
     (COMPLEX64, COMPLEX64),
 }
-_FLOAT_ONLY = {(FLOAT32, FLOAT32), (COMPLEX64, COMPLEX64)}
 _TO_DOUBLE = {(FLOAT64, FLOAT64), (COMPLEX128, COMPLEX128)}
 # Compute type -> the pairs (type of A and B, type of C), and the type of alpha and beta.
-_GEMM_EX: dict[ComputeType, tuple[set[tuple[DType, DType]], DType]] = {
+_GEMM_EX: dict[int, tuple[set[tuple[DType, DType]], DType]] = {
     ComputeType.COMPUTE_16F: (_TO_HALF, FLOAT16),
     ComputeType.COMPUTE_16F_PEDANTIC: (_TO_HALF, FLOAT16),
     ComputeType.COMPUTE_32F: (_TO_FLOAT, FLOAT32),
     ComputeType.COMPUTE_32F_PEDANTIC: (_TO_FLOAT, FLOAT32),
-    ComputeType.COMPUTE_32F_FAST_16F: (_FLOAT_ONLY, FLOAT32),
-    ComputeType.COMPUTE_32F_FAST_16BF: (_FLOAT_ONLY, FLOAT32),
-    ComputeType.COMPUTE_32F_FAST_TF32: (_FLOAT_ONLY, FLOAT32),
+    ComputeType.COMPUTE_32F_FAST_16F: (_TO_FLOAT, FLOAT32),
+    ComputeType.COMPUTE_32F_FAST_16BF: (_TO_FLOAT, FLOAT32),
+    ComputeType.COMPUTE_32F_FAST_TF32: (_TO_FLOAT, FLOAT32),
+    ComputeType.COMPUTE_32F_EMULATED_16BFX9: (_TO_FLOAT, FLOAT32),
     ComputeType.COMPUTE_64F: (_TO_DOUBLE, FLOAT64),
     ComputeType.COMPUTE_64F_PEDANTIC: (_TO_DOUBLE, FLOAT64),
+    ComputeType.COMPUTE_64F_EMULATED_FIXEDPOINT: (_TO_DOUBLE, FLOAT64),
     ComputeType.COMPUTE_32I: ({(INT8, INT32)}, INT32),
     ComputeType.COMPUTE_32I_PEDANTIC: ({(INT8, INT32)}, INT32),
 }
@@ -425,14 +434,19 @@ def gemm_ex(
 
     Half types are computed in float32, whatever the compute type; int8 exactly.
     """
-    types = [_CUDA_TYPES.get(number) for number in (a_type, b_type, c_type)]  # type: ignore[call-overload]
-    pairs, scale = _GEMM_EX.get(compute_type, (set(), FLOAT32))  # type: ignore[call-overload]
-    if types[0] != types[1] or (types[0], types[2]) not in pairs:
+    _check_sizes(m=m, n=n, k=k)
+    for name, number in (("Atype", a_type), ("Btype", b_type), ("Ctype", c_type)):
+        if number not in tuple(CudaDataType):
+            raise _invalid(f"{name} is {number}, must be a cudaDataType_t")
+    if algo not in tuple(GemmAlgo):
+        raise _invalid(f"algo is {algo}, must be a cublasGemmAlgo_t")
+    in_type, out_type = _CUDA_TYPES.get(a_type), _CUDA_TYPES.get(c_type)
+    pairs, scale = _GEMM_EX.get(compute_type, (set(), FLOAT32))
+    if in_type is None or out_type is None or a_type != b_type or (in_type, out_type) not in pairs:
         raise Status(
             CublasStatus.NOT_SUPPORTED,
             f"no product of types {a_type}, {b_type} into {c_type} in compute type {compute_type}",
         )
-    in_type, _, out_type = types
     compute: DType = {FLOAT16: FLOAT32, BFLOAT16: FLOAT32, INT8: FLOAT64}.get(in_type, in_type)
     if in_type.kind == "c":
         scale = in_type
@@ -550,8 +564,8 @@ def axpy(
 ) -> None:
     """``y = alpha * x + y``."""
     source, out = _vector(x, dtype, n, incx, "x"), _vector(y, dtype, n, incy, "y")
-    if n > 0:
-        out += _scalar(alpha, dtype, "alpha") * source
+    if n > 0 and (factor := _scalar(alpha, dtype, "alpha")) != 0:
+        out += factor * source
 
 
 def copy(dtype: DType, handle: BlasHandle, n: int, x: int, incx: int, y: int, incy: int) -> None:
@@ -591,7 +605,7 @@ def scal(dtype: DType, handle: BlasHandle, n: int, alpha: int, x: int, incx: int
 
 def nrm2(dtype: DType, handle: BlasHandle, n: int, x: int, incx: int, result: int) -> None:
     """The Euclidean norm, scaled by the largest element so that no square overflows."""
-    magnitudes = np.abs(_forward_vector(x, dtype, n, incx))
+    magnitudes = np.abs(_forward_vector(x, dtype, n, incx)).astype(FLOAT64)
     largest = magnitudes.max(initial=0)
     if 0 < largest < np.inf:
         magnitudes /= largest
@@ -606,6 +620,7 @@ def asum(dtype: DType, handle: BlasHandle, n: int, x: int, incx: int, result: in
 
 def _extreme(
     pick: Callable[[Array], np.intp],
+    not_a_number: float,
     dtype: DType,
     index_type: Any,
     handle: BlasHandle,
@@ -614,9 +629,13 @@ def _extreme(
     incx: int,
     result: int,
 ) -> None:
-    """The first index, counted from 1, of the largest or smallest absolute value; 0 if none."""
-    vector = _forward_vector(x, dtype, n, incx)
-    _write(result, index_type, int(pick(np.abs(vector))) + 1 if vector.size else 0)
+    """The first index, counted from 1, of the largest or smallest absolute value; 0 if none.
+
+    `not_a_number` stands for a NaN, so that it is never picked while there are numbers.
+    """
+    magnitudes = np.abs(_forward_vector(x, dtype, n, incx))
+    magnitudes[np.isnan(magnitudes)] = not_a_number
+    _write(result, index_type, int(pick(magnitudes)) + 1 if magnitudes.size else 0)
 
 
 # --- the C names ---------------------------------------------------------------------------------
@@ -643,8 +662,8 @@ def _register() -> None:
         for letter, dtype in (("S", FLOAT32), ("D", FLOAT64)):
             for name, function in _TYPED.items():
                 implements(f"cublas{letter}{name}{width}")(partial(function, dtype))
-            for name, pick in (("amax", np.argmax), ("amin", np.argmin)):
-                extreme = partial(_extreme, pick, dtype, index_type)
+            for name, pick, nan in (("amax", np.argmax, -1), ("amin", np.argmin, np.inf)):
+                extreme = partial(_extreme, pick, nan, dtype, index_type)
                 implements(f"cublasI{letter.lower()}{name}_v2{width}")(extreme)
         for letter, dtype in (("C", COMPLEX64), ("Z", COMPLEX128)):
             implements(f"cublas{letter}gemm_v2{width}")(partial(gemm, dtype))

@@ -6,13 +6,14 @@ from __future__ import annotations
 import numpy as np
 
 from pycudnn.abi.cudnn_enums import ActivationMode, ConvolutionFwdAlgo, NanPropagation
+from pycudnn.abi.cudnn_enums import Status as CudnnStatus
 
 from ..convolution import backward_bias
 from ..cudnn_graph import Handle
-from ..cudnn_ops.checks import FLOATING, check_same_type, check_type
+from ..cudnn_ops.checks import FLOATING, check_4d_or_5d, check_same_type, check_type
 from ..descriptors import Activation, Filter, Tensor
-from ..memory import compute_dtype, read_scalar, store, view
-from ..runtime import bad_param, implements, not_supported
+from ..memory import compute_dtype, load, read_scalar, store, view
+from ..runtime import Status, bad_param, implements, not_supported
 from .descriptor import Convolution
 from .directions import FORWARD, prepare
 
@@ -27,22 +28,18 @@ def convolution_backward_bias(
     handle: Handle, alpha: int, dy_desc: Tensor, dy: int, beta: int, db_desc: Tensor, db: int
 ) -> None:
     """``db = alpha * (sum of dy over all but the channels) + beta * db``, db being (1, C, 1, 1)."""
-    _check_bias(db_desc, "db", dy_desc, "dy")
+    check_4d_or_5d(dy_desc, "dy")
+    if db_desc.shape != _one_per_channel(dy_desc):
+        raise bad_param(f"db is {db_desc.shape}, must be {_one_per_channel(dy_desc)}")
+    check_same_type(db_desc, dy_desc, "db and dy")
     check_type(dy_desc, "dy", FLOATING)
     scale = read_scalar(alpha, db_desc.dtype, "alpha"), read_scalar(beta, db_desc.dtype, "beta")
     backward_bias(view(dy, dy_desc, "dy"), view(db, db_desc, "db"), *scale)
 
 
-def _check_bias(bias: Tensor, bias_name: str, tensor: Tensor, name: str) -> None:
-    """One number for each channel of the tensor."""
-    if not tensor.shape:
-        raise bad_param(f"the descriptor of {name} has not been set")
-    expected = (1, *tensor.shape[1:2], *(1,) * (len(tensor.shape) - 2))
-    if bias.shape != expected:
-        raise bad_param(
-            f"{bias_name} is {bias.shape}, must be {expected} for {name} {tensor.shape}"
-        )
-    check_same_type(bias, tensor, f"{bias_name} and {name}")
+def _one_per_channel(tensor: Tensor) -> tuple[int, ...]:
+    """The shape of a bias: 1 in all dimensions but that of the channels."""
+    return tuple(size if axis == 1 else 1 for axis, size in enumerate(tensor.shape))
 
 
 @implements("cudnnConvolutionBiasActivationForward")
@@ -68,31 +65,48 @@ def convolution_bias_activation_forward(
 ) -> None:
     """``y = act(alpha1 * conv(x, w) + alpha2 * z + bias)``, rounded to y's type once, at the end.
 
-    The activation is RELU, or IDENTITY with the algorithm IMPLICIT_PRECOMP_GEMM. z may be y; x may
-    not. With alpha2 == 0, z is not read.
+    The activation is RELU or IDENTITY. As NVIDIA documents it, IDENTITY goes with the algorithm
+    IMPLICIT_PRECOMP_GEMM alone (cuDNN 9.19 does not insist). z is laid out like y and may be y
+    itself; it must be there even if alpha2 is 0, and then is not read.
     """
     run = prepare(FORWARD, x_desc, w_desc, conv, y_desc, algo, workspace, workspace_size)
     if activation.mode not in (ActivationMode.RELU, ActivationMode.IDENTITY):
-        raise not_supported(f"activation mode {activation.mode!r}: must be RELU or IDENTITY")
-    if activation.mode == ActivationMode.IDENTITY and (
-        algo != ConvolutionFwdAlgo.IMPLICIT_PRECOMP_GEMM
-    ):
+        mode = "not set" if activation.mode is None else activation.mode.name
+        raise not_supported(f"the activation is {mode}, must be RELU or IDENTITY")
+    identity = activation.mode == ActivationMode.IDENTITY
+    if identity and algo != ConvolutionFwdAlgo.IMPLICIT_PRECOMP_GEMM:
         name = ConvolutionFwdAlgo(algo).name
         raise not_supported(f"IDENTITY needs the algorithm IMPLICIT_PRECOMP_GEMM, got {name}")
-    _check_bias(bias_desc, "bias", y_desc, "y")
-    if z_desc.shape != y_desc.shape or z_desc.dtype != y_desc.dtype:
-        raise bad_param(f"z must be like y: z is {z_desc}, y is {y_desc}")
-    if x == y or (x == z and z):
-        raise bad_param("x may share memory with neither y nor z")
+    _check_addends(bias_desc, z_desc, y_desc)
+    if x == y:
+        raise not_supported("y cannot overwrite x")
     scale1 = read_scalar(alpha1, y_desc.dtype, "alpha1")
     scale2 = read_scalar(alpha2, y_desc.dtype, "alpha2")
-    out = view(y, y_desc, "y")
+    addend, out = load(z, z_desc, "z"), view(y, y_desc, "y")
     result = np.empty(out.shape, compute_dtype(out.dtype))
     run(view(x, x_desc, "x"), view(w, w_desc, "w"), result, scale1, 0.0)
-    if scale2:
-        result += result.dtype.type(scale2) * view(z, z_desc, "z").astype(result.dtype, copy=False)
-    result += view(bias, bias_desc, "bias").astype(result.dtype, copy=False)
-    if activation.mode == ActivationMode.RELU:
+    if scale2 != 0:
+        result += result.dtype.type(scale2) * addend
+    result += load(bias, bias_desc, "bias")
+    if not identity:
         propagate = activation.nan_propagation == NanPropagation.PROPAGATE_NAN
         (np.maximum if propagate else np.fmax)(result, 0, out=result)
     store(out, result)
+
+
+def _check_addends(bias: Tensor, z: Tensor, y: Tensor) -> None:
+    if bias.shape != _one_per_channel(y):
+        raise Status(
+            CudnnStatus.NOT_SUPPORTED_SHAPE,
+            f"bias is {bias.shape}, must be {_one_per_channel(y)} for y {y.shape}",
+        )
+    if bias.dtype != y.dtype:
+        raise Status(
+            CudnnStatus.NOT_SUPPORTED_DATA_TYPE,
+            f"bias is of type {bias.dtype.name}, y of type {y.dtype.name}: must be equal",
+        )
+    if z != y:
+        raise Status(
+            CudnnStatus.NOT_SUPPORTED_SHAPE,
+            f"z must have the shape, strides and type of y: z is {z}, y is {y}",
+        )

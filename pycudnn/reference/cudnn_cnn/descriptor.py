@@ -18,7 +18,7 @@ from pycudnn.abi.cudnn_enums import (
 )
 
 from ..convolution import Geometry, output_size
-from ..cudnn_ops.checks import FLOATING
+from ..cudnn_ops.checks import FLOATING, check_4d_or_5d
 from ..descriptors import Filter, Tensor
 from ..memory import read_array, write, write_array
 from ..runtime import bad_param, implements, not_supported, opaque
@@ -268,10 +268,8 @@ def get_output_dims_2d(
 
 def checked_geometry(conv: Convolution, x: Tensor, w: Filter, y: Tensor) -> Geometry:
     """The sizes of a convolution whose three descriptors fit each other."""
-    for descriptor, name in ((x, "x"), (w, "w"), (y, "y")):
-        if not descriptor.shape:
-            raise bad_param(f"the descriptor of {name} has not been set")
     expected = _output_shape(conv, x, w)
+    check_4d_or_5d(x, "x")
     if y.shape != expected:
         raise bad_param(
             f"y is {y.shape}, must be {expected} for x {x.shape}, w {w.shape}, padding "

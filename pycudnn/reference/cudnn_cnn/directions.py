@@ -109,15 +109,12 @@ def _geometry(
 
 
 def _algorithm(direction: Direction, algo: int) -> Algorithm:
-    """The algorithm of that number; NOT_SUPPORTED where cuDNN has one and we do not."""
-    count = direction.algorithms["COUNT"]
-    if not 0 <= algo < count:
-        raise bad_param(f"algo is {algo}, must be one of 0 to {count - 1}")
-    member = direction.algorithms(algo)
-    if member not in direction.offered:
-        offered = ", ".join(known.name for known in direction.offered)
-        raise not_supported(f"{member.name} is not in the reference library, only {offered} are")
-    return direction.offered[member]
+    """The algorithm of that number, if it is one of ours."""
+    for member, algorithm in direction.offered.items():
+        if member == algo:
+            return algorithm
+    known = ", ".join(f"{member.name} ({member})" for member in direction.offered)
+    raise not_supported(f"algo {algo} is not in the reference library, only {known} are")
 
 
 def _workspace_bytes(algorithm: Algorithm, geometry: Geometry, first: Descriptor) -> int:
@@ -324,7 +321,8 @@ def _search(
         needed = _workspace_bytes(algorithm, geometry, first)
         space = workspace(needed)
         if space is None:
-            failed.append(_Record(-1.0, member, CudnnStatus.ALLOC_FAILED, needed))
+            too_small = CudnnStatus.INTERNAL_ERROR_UNEXPECTED_VALUE
+            failed.append(_Record(-1.0, member, too_small, needed))
         else:
             duration = _timed(algorithm, geometry, operands, space)
             ran.append(_Record(duration, member, CudnnStatus.SUCCESS, needed))
@@ -377,7 +375,7 @@ def find_algorithm_ex(
 ) -> None:
     """Run and time every algorithm on the caller's memory; the result is overwritten.
 
-    One that needs more workspace than there is gets a record of status ALLOC_FAILED.
+    One that needs more workspace than there is gets a record with the status that cuDNN gives it.
     """
     geometry = _geometry(direction, conv, first, second, out)
     _check_request(requested, returned, results)
