@@ -616,6 +616,7 @@ cdef class ColdCall:
 cdef enum:
     DOUBLE = 1          # CUDNN_DATA_DOUBLE
     IDENTITY = 5        # CUDNN_ACTIVATION_IDENTITY
+    INSTANCE = 0        # CUDNN_SOFTMAX_MODE_INSTANCE
     PRECOMPUTED = 1     # CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM
     FORWARD = 0
     BACKWARD_DATA = 1
@@ -1246,7 +1247,19 @@ cdef int check_softmax(int algorithm, int mode, TensorDescriptor first,
     if not same_layout(first, second):
         raise ValueError(f"softmax needs tensors of one shape and layout, got {first!r} "
                          f"and {second!r}")
+    if mode == INSTANCE and not is_dense(first):
+        raise ValueError(f"softmax over an instance needs tensors without gaps, got {first!r}")
     return 0
+
+
+cdef bint is_dense(TensorDescriptor desc) noexcept:
+    cdef int axis
+    cdef long long elements = 1
+    cdef long long reach = 1
+    for axis in range(desc.ndim):
+        elements *= desc.dims[axis]
+        reach += (desc.dims[axis] - 1) * desc.steps[axis]
+    return elements == reach
 
 
 cdef bint same_layout(TensorDescriptor first, TensorDescriptor second) noexcept:

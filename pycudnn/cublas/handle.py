@@ -11,6 +11,7 @@ from pycudnn.device import Device, Stream
 from pycudnn.libraries import Library, find_library
 
 _MATH_FLAGS = Math.MATH_DISALLOW_REDUCED_PRECISION_REDUCTION
+_WORKSPACE_ALIGNMENT = 256
 
 
 class Handle(_core_blas.BlasHandle):
@@ -103,8 +104,8 @@ class Handle(_core_blas.BlasHandle):
         """Have cuBLAS work in a buffer of one's own (cublasSetWorkspace), or with None in its own.
 
         A capture needs one that lives as long as the graph. The handle keeps it; once it is closed
-        calls raise ValueError until another one is set. CublasBadParam unless its address is a
-        multiple of 256; 32 MiB are enough for all that cuBLAS does.
+        calls raise ValueError until another one is set. ValueError unless its address is a
+        multiple of 256, which not every cuBLAS checks; 32 MiB are enough for all that it does.
         """
         if workspace is None:
             self._lend(None)
@@ -114,6 +115,11 @@ class Handle(_core_blas.BlasHandle):
             workspace = operands.view(workspace, "workspace", self.library.backend)
         with _core.ColdCall(self.library, self) as call:
             address = call.operand(workspace, "workspace", True)
+            if address % _WORKSPACE_ALIGNMENT:
+                raise ValueError(
+                    f"workspace must be aligned to {_WORKSPACE_ALIGNMENT} bytes, "
+                    f"got the address {address:#x}"
+                )
             call("cublasSetWorkspace_v2", self, address, workspace.nbytes)
             self._lend(workspace)
 

@@ -638,6 +638,9 @@ def test_shapes_that_cudnn_does_not_check(context, rng):
         cudnn.softmax_forward(bench.handle, 1, 1, x_desc, x, nhwc, x)
     with pytest.raises(ValueError, match="softmax needs tensors of one shape and layout"):
         cudnn.softmax_backward(bench.handle, 1, 1, x_desc, x, x_desc, x, y_desc, y)
+    gaps = cudnn.TensorDescriptor((1, 2, 2, 2), strides=(40, 20, 4, 1), library=bench.library)
+    with pytest.raises(ValueError, match="softmax over an instance needs tensors without gaps"):
+        cudnn.softmax_forward(bench.handle, 1, 0, gaps, x, gaps, x)
     wide = cudnn.TensorDescriptor((1, 2, 6, 6), "float64", library=bench.library)
     with pytest.raises(errors.NotSupported, match="cannot convert to float64"):
         cudnn.transform_tensor(bench.handle, x_desc, x, wide, x)
