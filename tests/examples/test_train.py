@@ -131,6 +131,8 @@ def test_the_test_counts_every_image(context, dataset):
     right = np.count_nonzero(evaluation.predictions == tests.labels)
     assert 0 < right < TEST
     assert evaluation.accuracy == pytest.approx(100 * right / TEST)
+    tests.test(TEST)
+    assert evaluation.loss == pytest.approx(train.evaluate(model, tests, 1).loss, rel=1e-5)
 
 
 def test_m3_inverse_time_decay():

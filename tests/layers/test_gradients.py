@@ -19,6 +19,7 @@ def check_layer(
 ) -> None:
     """Compare output, dx, dw and db of a layer with those of ``forward(x[, w, b])``."""
     layer.set_cuda_context(context)
+    layer.forward(exact.blob_of(x[::-1], context))  # must not stick
     output = layer.forward(exact.blob_of(x, context))
     parameters = [array.astype(np.float64) for array in layer.arrays().values()]
     if parameters:
