@@ -7,6 +7,7 @@ int is refused instead of wrapping round.
 from __future__ import annotations
 
 import ctypes
+import itertools
 from dataclasses import dataclass
 
 from pycudnn.abi.cudnn_enums import (
@@ -47,6 +48,14 @@ class Convolution:
     reorder_type: ReorderType = ReorderType.DEFAULT_REORDER
 
 
+def _check_kinds(mode: int, compute_type: int) -> None:
+    if mode not in tuple(ConvolutionMode):
+        raise bad_param(f"mode is {mode}, must be CONVOLUTION (0) or CROSS_CORRELATION (1)")
+    if compute_type not in _COMPUTE_TYPES:
+        names = ", ".join(member.name for member in _COMPUTE_TYPES)
+        raise bad_param(f"computeType is {compute_type}, must be one of {names}")
+
+
 def _set(
     conv: Convolution,
     padding: tuple[int, ...],
@@ -55,11 +64,7 @@ def _set(
     mode: int,
     compute_type: int,
 ) -> None:
-    if mode not in tuple(ConvolutionMode):
-        raise bad_param(f"mode is {mode}, must be CONVOLUTION (0) or CROSS_CORRELATION (1)")
-    if compute_type not in _COMPUTE_TYPES:
-        names = ", ".join(member.name for member in _COMPUTE_TYPES)
-        raise bad_param(f"computeType is {compute_type}, must be one of {names}")
+    _check_kinds(mode, compute_type)
     for name, values, least in (
         ("pad", padding, 0),
         ("stride", stride, 1),
@@ -105,6 +110,7 @@ def set_convolution_nd(
     compute_type: int,
 ) -> None:
     """`count` spatial dimensions, at most 6."""
+    _check_kinds(mode, compute_type)
     if count < 0:
         raise bad_param(f"arrayLength is {count}, must not be negative")
     if count > _MAX_SPATIAL:
@@ -213,8 +219,10 @@ def get_reorder_type(conv: Convolution, reorder_type: int) -> None:
 # --- the output size -----------------------------------------------------------------------------
 
 
-def _output_shape(conv: Convolution, x: Tensor, w: Filter) -> tuple[int, ...]:
-    """(N, K, *output) of a convolution of x with w."""
+def _output_shape(
+    conv: Convolution, x: Tensor, w: Filter, count: int = CUDNN_DIM_MAX
+) -> tuple[int, ...]:
+    """(N, K, *output) of a convolution of x with w, or the first `count` of that (at least 2)."""
     if len(x.shape) != len(w.shape):
         raise bad_param(f"x has {len(x.shape)} dimensions and w has {len(w.shape)}, must be equal")
     spatial = len(conv.padding)
@@ -229,7 +237,7 @@ def _output_shape(conv: Convolution, x: Tensor, w: Filter) -> tuple[int, ...]:
             f"x is {x.shape}, w is {w.shape}"
         )
     sizes = zip(x.shape[2:], w.shape[2:], conv.padding, conv.stride, conv.dilation, strict=True)
-    output = tuple(output_size(*size) for size in sizes)
+    output = tuple(output_size(*size) for size in itertools.islice(sizes, max(count - 2, 0)))
     if min(output, default=1) < 1:
         raise bad_param(
             f"the window does not fit: x is {x.shape}, w is {w.shape}, padding {conv.padding}, "
@@ -248,8 +256,7 @@ def get_output_dims_nd(conv: Convolution, x: Tensor, w: Filter, count: int, dims
     """
     if not 0 <= count <= len(x.shape):
         raise bad_param(f"nbDims is {count}, must be between 0 and {len(x.shape)}, those of x")
-    shape = _output_shape(conv, x, w)
-    write_array(dims, ctypes.c_int, shape[: max(count, 2)], "tensorOutputDimA")
+    write_array(dims, ctypes.c_int, _output_shape(conv, x, w, count), "tensorOutputDimA")
 
 
 @implements("cudnnGetConvolution2dForwardOutputDim")
@@ -259,7 +266,7 @@ def get_output_dims_2d(
     """The first four of (N, K, *output), whatever the number of spatial dimensions."""
     if len(x.shape) < 4:
         raise bad_param(f"x is {x.shape}, needs at least 4 dimensions")
-    for out, value in zip((n, c, h, w_out), _output_shape(conv, x, w), strict=False):
+    for out, value in zip((n, c, h, w_out), _output_shape(conv, x, w, 4), strict=True):
         write(out, ctypes.c_int, value)
 
 

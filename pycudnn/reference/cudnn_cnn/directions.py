@@ -264,10 +264,10 @@ def _report(
     """Write the first `requested` records, and how many they are."""
     records = records[:requested]
     array = (direction.record * len(records)).from_address(results)
-    for target, record in zip(array, records, strict=True):
-        target.algo, target.status = record.algorithm, record.status
-        target.time, target.memory = record.time, record.memory
-        target.determinism, target.mathType = Determinism.DETERMINISTIC, conv.math_type
+    for index, (milliseconds, algorithm, status, memory) in enumerate(records):
+        array[index] = direction.record(
+            algorithm, status, milliseconds, memory, Determinism.DETERMINISTIC, conv.math_type
+        )
     write(returned, ctypes.c_int, len(records))
 
 
