@@ -622,6 +622,7 @@ cdef enum:
     BACKWARD_DATA = 1
     BACKWARD_FILTER = 2
 
+# The three directions stand together and in their own order: convolve() adds one to the first.
 cdef enum Slot:
     CONVOLUTION_OUTPUT_2D
     CONVOLUTION_OUTPUT_ND
@@ -749,8 +750,8 @@ cdef int workspace_size(ConvolutionDescriptor conv, int direction, CudnnHandle h
     """Bytes that an algorithm needs; the last answer per direction is remembered."""
     cdef WorkspaceAnswer* answer = &conv.answers[direction]
     cdef str function
-    cdef void* address
     cdef int status
+    cdef cudnnGetConvolutionForwardWorkspaceSize_fn call
     if (answer.handle == handle.serial and answer.input == first.serial
             and answer.filter == second.serial and answer.output == third.serial
             and answer.algorithm == algorithm):
@@ -758,28 +759,17 @@ cdef int workspace_size(ConvolutionDescriptor conv, int direction, CudnnHandle h
         return 0
     if direction == FORWARD:
         function = "cudnnGetConvolutionForwardWorkspaceSize"
-        address = handle.library.get(WORKSPACE_FORWARD, function)
     elif direction == BACKWARD_DATA:
         function = "cudnnGetConvolutionBackwardDataWorkspaceSize"
-        address = handle.library.get(WORKSPACE_BACKWARD_DATA, function)
     else:
         function = "cudnnGetConvolutionBackwardFilterWorkspaceSize"
-        address = handle.library.get(WORKSPACE_BACKWARD_FILTER, function)
+    # The three have one signature; which descriptors come first, second and third differs.
+    call = <cudnnGetConvolutionForwardWorkspaceSize_fn> handle.library.get(
+        WORKSPACE_FORWARD + direction, function)
     with nogil:
         enter(handle)
-        # The three functions differ only in which descriptors come first, second and third.
-        if direction == FORWARD:
-            status = (<cudnnGetConvolutionForwardWorkspaceSize_fn> address)(
-                handle.pointer, first.pointer, second.pointer, conv.pointer, third.pointer,
-                algorithm, needed)
-        elif direction == BACKWARD_DATA:
-            status = (<cudnnGetConvolutionBackwardDataWorkspaceSize_fn> address)(
-                handle.pointer, first.pointer, second.pointer, conv.pointer, third.pointer,
-                algorithm, needed)
-        else:
-            status = (<cudnnGetConvolutionBackwardFilterWorkspaceSize_fn> address)(
-                handle.pointer, first.pointer, second.pointer, conv.pointer, third.pointer,
-                algorithm, needed)
+        status = call(handle.pointer, first.pointer, second.pointer, conv.pointer, third.pointer,
+                      algorithm, needed)
         leave(handle)
     if status != 0:
         fail(handle.library, function, status,
@@ -802,6 +792,55 @@ cdef void* scratch(Frame* frame, object workspace, size_t needed, size_t* size) 
     return address
 
 
+cdef int convolve(int direction, str function, CudnnHandle handle,
+                  TensorLike a_desc, a, str a_name, TensorLike b_desc, b, str b_name,
+                  ConvolutionDescriptor conv, int algo, workspace,
+                  TensorLike c_desc, c, str c_name, alpha, beta) except -1:
+    """f(handle, alpha, aDesc, a, bDesc, b, conv, algo, workspace, size, beta, cDesc, c).
+
+    All three directions have this signature, that of cudnnConvolutionForward.
+    """
+    cdef Frame frame
+    cdef Scalars scalars
+    cdef void* a_data
+    cdef void* b_data
+    cdef void* c_data
+    cdef void* space
+    cdef size_t needed = 0
+    cdef size_t space_bytes
+    cdef int status
+    cdef cudnnConvolutionForward_fn call
+    begin(&frame, handle.library, handle)
+    try:
+        use(&frame, conv)
+        use(&frame, a_desc)
+        use(&frame, b_desc)
+        use(&frame, c_desc)
+        check_ranks(conv, a_desc, b_desc)
+        check_ranks(conv, a_desc, c_desc)
+        a_data = tensor(&frame, a_desc, a, a_name, False)
+        b_data = tensor(&frame, b_desc, b, b_name, False)
+        c_data = tensor(&frame, c_desc, c, c_name, True)
+        workspace_size(conv, direction, handle, a_desc, b_desc, c_desc, algo, &needed)
+        space = scratch(&frame, workspace, needed, &space_bytes)
+        scale(&scalars, alpha, beta, c_desc.dtype)
+        call = <cudnnConvolutionForward_fn> handle.library.get(
+            CONVOLUTION_FORWARD + direction, function)
+        with nogil:
+            enter(handle)
+            status = call(handle.pointer, scalars.alpha, a_desc.pointer, a_data, b_desc.pointer,
+                          b_data, conv.pointer, algo, space, space_bytes, scalars.beta,
+                          c_desc.pointer, c_data)
+            leave(handle)
+        if status != 0:
+            fail(handle.library, function, status,
+                 ((a_name + "_desc", a_desc), (b_name + "_desc", b_desc), ("conv", conv),
+                  ("algo", algo), ("workspace bytes", space_bytes), (c_name + "_desc", c_desc)))
+    finally:
+        end(&frame)
+    return 0
+
+
 def convolution_forward(CudnnHandle handle not None, TensorDescriptor x_desc not None, x,
                         FilterDescriptor w_desc not None, w,
                         ConvolutionDescriptor conv not None, int algo, workspace,
@@ -811,42 +850,8 @@ def convolution_forward(CudnnHandle handle not None, TensorDescriptor x_desc not
     x (N, C, H, W), w (K, C/groups, R, S), y as ``get_convolution_forward_output_dim`` says.
     ``workspace`` holds at least ``get_convolution_forward_workspace_size`` bytes, or is None.
     """
-    cdef Frame frame
-    cdef Scalars scalars
-    cdef void* x_data
-    cdef void* w_data
-    cdef void* y_data
-    cdef void* space
-    cdef size_t needed = 0, space_bytes
-    cdef int status
-    cdef cudnnConvolutionForward_fn call
-    begin(&frame, handle.library, handle)
-    try:
-        use(&frame, conv)
-        use(&frame, x_desc)
-        use(&frame, w_desc)
-        use(&frame, y_desc)
-        check_ranks(conv, x_desc, w_desc)
-        x_data = tensor(&frame, x_desc, x, "x", False)
-        w_data = tensor(&frame, w_desc, w, "w", False)
-        y_data = tensor(&frame, y_desc, y, "y", True)
-        workspace_size(conv, FORWARD, handle, x_desc, w_desc, y_desc, algo, &needed)
-        space = scratch(&frame, workspace, needed, &space_bytes)
-        scale(&scalars, alpha, beta, y_desc.dtype)
-        call = <cudnnConvolutionForward_fn> handle.library.get(
-            CONVOLUTION_FORWARD, "cudnnConvolutionForward")
-        with nogil:
-            enter(handle)
-            status = call(handle.pointer, scalars.alpha, x_desc.pointer, x_data, w_desc.pointer,
-                          w_data, conv.pointer, algo, space, space_bytes, scalars.beta,
-                          y_desc.pointer, y_data)
-            leave(handle)
-        if status != 0:
-            fail(handle.library, "cudnnConvolutionForward", status,
-                 (("x_desc", x_desc), ("w_desc", w_desc), ("conv", conv), ("algo", algo),
-                  ("workspace bytes", space_bytes), ("y_desc", y_desc)))
-    finally:
-        end(&frame)
+    convolve(FORWARD, "cudnnConvolutionForward", handle, x_desc, x, "x", w_desc, w, "w",
+             conv, algo, workspace, y_desc, y, "y", alpha, beta)
 
 
 def convolution_backward_data(CudnnHandle handle not None, FilterDescriptor w_desc not None, w,
@@ -858,42 +863,8 @@ def convolution_backward_data(CudnnHandle handle not None, FilterDescriptor w_de
 
     Shapes as in ``convolution_forward``; dy has y's shape, dx has x's.
     """
-    cdef Frame frame
-    cdef Scalars scalars
-    cdef void* w_data
-    cdef void* dy_data
-    cdef void* dx_data
-    cdef void* space
-    cdef size_t needed = 0, space_bytes
-    cdef int status
-    cdef cudnnConvolutionBackwardData_fn call
-    begin(&frame, handle.library, handle)
-    try:
-        use(&frame, conv)
-        use(&frame, w_desc)
-        use(&frame, dy_desc)
-        use(&frame, dx_desc)
-        check_ranks(conv, dx_desc, w_desc)
-        w_data = tensor(&frame, w_desc, w, "w", False)
-        dy_data = tensor(&frame, dy_desc, dy, "dy", False)
-        dx_data = tensor(&frame, dx_desc, dx, "dx", True)
-        workspace_size(conv, BACKWARD_DATA, handle, w_desc, dy_desc, dx_desc, algo, &needed)
-        space = scratch(&frame, workspace, needed, &space_bytes)
-        scale(&scalars, alpha, beta, dx_desc.dtype)
-        call = <cudnnConvolutionBackwardData_fn> handle.library.get(
-            CONVOLUTION_BACKWARD_DATA, "cudnnConvolutionBackwardData")
-        with nogil:
-            enter(handle)
-            status = call(handle.pointer, scalars.alpha, w_desc.pointer, w_data, dy_desc.pointer,
-                          dy_data, conv.pointer, algo, space, space_bytes, scalars.beta,
-                          dx_desc.pointer, dx_data)
-            leave(handle)
-        if status != 0:
-            fail(handle.library, "cudnnConvolutionBackwardData", status,
-                 (("w_desc", w_desc), ("dy_desc", dy_desc), ("conv", conv), ("algo", algo),
-                  ("workspace bytes", space_bytes), ("dx_desc", dx_desc)))
-    finally:
-        end(&frame)
+    convolve(BACKWARD_DATA, "cudnnConvolutionBackwardData", handle, w_desc, w, "w", dy_desc, dy,
+             "dy", conv, algo, workspace, dx_desc, dx, "dx", alpha, beta)
 
 
 def convolution_backward_filter(CudnnHandle handle not None, TensorDescriptor x_desc not None, x,
@@ -905,42 +876,8 @@ def convolution_backward_filter(CudnnHandle handle not None, TensorDescriptor x_
 
     Shapes as in ``convolution_forward``; dy has y's shape, dw has w's.
     """
-    cdef Frame frame
-    cdef Scalars scalars
-    cdef void* x_data
-    cdef void* dy_data
-    cdef void* dw_data
-    cdef void* space
-    cdef size_t needed = 0, space_bytes
-    cdef int status
-    cdef cudnnConvolutionBackwardFilter_fn call
-    begin(&frame, handle.library, handle)
-    try:
-        use(&frame, conv)
-        use(&frame, x_desc)
-        use(&frame, dy_desc)
-        use(&frame, dw_desc)
-        check_ranks(conv, x_desc, dw_desc)
-        x_data = tensor(&frame, x_desc, x, "x", False)
-        dy_data = tensor(&frame, dy_desc, dy, "dy", False)
-        dw_data = tensor(&frame, dw_desc, dw, "dw", True)
-        workspace_size(conv, BACKWARD_FILTER, handle, x_desc, dy_desc, dw_desc, algo, &needed)
-        space = scratch(&frame, workspace, needed, &space_bytes)
-        scale(&scalars, alpha, beta, dw_desc.dtype)
-        call = <cudnnConvolutionBackwardFilter_fn> handle.library.get(
-            CONVOLUTION_BACKWARD_FILTER, "cudnnConvolutionBackwardFilter")
-        with nogil:
-            enter(handle)
-            status = call(handle.pointer, scalars.alpha, x_desc.pointer, x_data, dy_desc.pointer,
-                          dy_data, conv.pointer, algo, space, space_bytes, scalars.beta,
-                          dw_desc.pointer, dw_data)
-            leave(handle)
-        if status != 0:
-            fail(handle.library, "cudnnConvolutionBackwardFilter", status,
-                 (("x_desc", x_desc), ("dy_desc", dy_desc), ("conv", conv), ("algo", algo),
-                  ("workspace bytes", space_bytes), ("dw_desc", dw_desc)))
-    finally:
-        end(&frame)
+    convolve(BACKWARD_FILTER, "cudnnConvolutionBackwardFilter", handle, x_desc, x, "x", dy_desc, dy,
+             "dy", conv, algo, workspace, dw_desc, dw, "dw", alpha, beta)
 
 
 def convolution_bias_activation_forward(

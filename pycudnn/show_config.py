@@ -15,7 +15,7 @@ from pycudnn import abi, config, loader, reference
 from pycudnn.errors import LibraryNotFound
 
 PACKAGES = ("numpy", "ml_dtypes", "cuda-core", "cuda-bindings", "cuda-pathfinder")
-EXTENSIONS = ("pycudnn._core", "pycudnn._core_blas")
+EXTENSIONS = ("pycudnn._core", "pycudnn._core_blas", "pycudnn._guard")
 
 
 def _package_versions() -> dict[str, str | None]:

@@ -6,9 +6,9 @@ import ctypes
 
 from pycudnn import _core, _core_blas, config, operands
 from pycudnn.abi.cublas_enums import Math, PointerMode
-from pycudnn.abi.types import ctypes_type
 from pycudnn.device import Device, Stream
-from pycudnn.libraries import Library, find_library
+from pycudnn.handles import create, set_stream
+from pycudnn.libraries import Library
 
 _MATH_FLAGS = Math.MATH_DISALLOW_REDUCED_PRECISION_REDUCTION
 _WORKSPACE_ALIGNMENT = 256
@@ -32,19 +32,7 @@ class Handle(_core_blas.BlasHandle):
         *,
         library: Library | str | None = None,
     ) -> None:
-        if library is None and device is not None:
-            library = device.backend
-        found = find_library("cublas", library)
-        if device is None:
-            device = Device(found.backend)
-        elif device.backend != found.backend:
-            raise ValueError(f"device must be a {found.backend} device, got {device!r}")
-        pointer = ctypes_type("cublasHandle_t")()
-        with device.activate():
-            with _core.ColdCall(found) as call:
-                call("cublasCreate_v2", ctypes.byref(pointer))
-            self._own(found, ctypes.cast(pointer, ctypes.c_void_p).value, "cublasDestroy_v2")
-            self._place(device, device.index)
+        device = create(self, "cublas", ("cublasCreate_v2", "cublasDestroy_v2"), device, library)
         try:
             self.stream = device.default_stream if stream is None else stream
             if config.tf32:
@@ -60,11 +48,7 @@ class Handle(_core_blas.BlasHandle):
 
     @stream.setter
     def stream(self, stream: Stream) -> None:
-        if not isinstance(stream, Stream) or stream.device != self.device:
-            raise ValueError(f"stream must be a Stream of {self.device!r}, got {stream!r}")
-        with _core.ColdCall(self.library, self) as call:
-            call("cublasSetStream_v2", self, stream.handle)
-        self._follow(stream)
+        set_stream(self, "cublasSetStream_v2", stream)
         if self.workspace is not None:  # cublasSetStream went back to cuBLAS's own
             self.set_workspace(self.workspace)
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
-
 from pycudnn import _core
-from pycudnn.abi.types import ctypes_type
 from pycudnn.device import Device, Stream
-from pycudnn.libraries import Library, find_library
+from pycudnn.handles import create, set_stream
+from pycudnn.libraries import Library
 
 
 class Handle(_core.CudnnHandle):
@@ -27,19 +25,7 @@ class Handle(_core.CudnnHandle):
         *,
         library: Library | str | None = None,
     ) -> None:
-        if library is None and device is not None:
-            library = device.backend
-        found = find_library("cudnn", library)
-        if device is None:
-            device = Device(found.backend)
-        elif device.backend != found.backend:
-            raise ValueError(f"device must be a {found.backend} device, got {device!r}")
-        pointer = ctypes_type("cudnnHandle_t")()
-        with device.activate():
-            with _core.ColdCall(found) as call:
-                call("cudnnCreate", ctypes.byref(pointer))
-            self._own(found, ctypes.cast(pointer, ctypes.c_void_p).value, "cudnnDestroy")
-            self._place(device, device.index)
+        device = create(self, "cudnn", ("cudnnCreate", "cudnnDestroy"), device, library)
         try:
             self.stream = device.default_stream if stream is None else stream
         except BaseException:
@@ -53,11 +39,7 @@ class Handle(_core.CudnnHandle):
 
     @stream.setter
     def stream(self, stream: Stream) -> None:
-        if not isinstance(stream, Stream) or stream.device != self.device:
-            raise ValueError(f"stream must be a Stream of {self.device!r}, got {stream!r}")
-        with _core.ColdCall(self.library, self) as call:
-            call("cudnnSetStream", self, stream.handle)
-        self._follow(stream)
+        set_stream(self, "cudnnSetStream", stream)
 
     def __repr__(self) -> str:
         if self.closed or self.library is None:

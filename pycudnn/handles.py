@@ -1,0 +1,47 @@
+"""What the handles of cuDNN and cuBLAS share: their making and their stream."""
+
+from __future__ import annotations
+
+import ctypes
+
+from pycudnn import _core
+from pycudnn.abi.types import ctypes_type
+from pycudnn.device import Device, Stream
+from pycudnn.libraries import Library, find_library
+
+
+def create(
+    handle: _core.Handle,
+    name: str,
+    functions: tuple[str, str],
+    device: Device | None,
+    library: Library | str | None,
+) -> Device:
+    """Make the C handle of the library ``name`` on a device, and return the device.
+
+    ``functions`` are those that create and destroy it. The device's backend decides the library
+    where none is given, and the library's backend the device. ValueError where they differ.
+    """
+    if library is None and device is not None:
+        library = device.backend
+    found = find_library(name, library)
+    if device is None:
+        device = Device(found.backend)
+    elif device.backend != found.backend:
+        raise ValueError(f"device must be a {found.backend} device, got {device!r}")
+    pointer = ctypes_type(f"{name}Handle_t")()
+    with device.activate():
+        with _core.ColdCall(found) as call:
+            call(functions[0], ctypes.byref(pointer))
+        handle._own(found, ctypes.cast(pointer, ctypes.c_void_p).value, functions[1])
+        handle._place(device, device.index)
+    return device
+
+
+def set_stream(handle: _core.Handle, function: str, stream: Stream) -> None:
+    """Queue the handle's work on a stream of its device; ValueError for another one."""
+    if not isinstance(stream, Stream) or stream.device != handle.device:
+        raise ValueError(f"stream must be a Stream of {handle.device!r}, got {stream!r}")
+    with _core.ColdCall(handle.library, handle) as call:
+        call(function, handle, stream.handle)
+    handle._follow(stream)
