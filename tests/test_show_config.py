@@ -36,7 +36,8 @@ def test_dict_has_the_documented_keys():
     info = pycudnn.show_config(as_dict=True)
     assert set(info) == KEYS
     assert info["pycudnn"] == pycudnn.__version__
-    assert info["extensions"] == {name: True for name in ("pycudnn._core", "pycudnn._core_blas", "pycudnn._guard")}
+    names = ("_core", "_core_blas", "_guard")
+    assert info["extensions"] == {f"pycudnn.{name}": True for name in names}
     assert info["packages"]["numpy"] == np.__version__
     assert info["default_backend"] in ("cuda", "reference")
     assert json.loads(json.dumps(info)) == info
