@@ -34,7 +34,7 @@ from .memory import blend, compute_dtype
 Array = np.ndarray[Any, Any]
 Sizes = tuple[int, ...]
 
-_TILE_BYTES = 4 * 2**20  # what the columns of one tile may take: they should stay in cache
+_TILE_BYTES = 4 * 2**20  # for the largest array of a tile, which should stay in cache
 
 
 @dataclass(frozen=True)
@@ -95,15 +95,13 @@ def output_size(image: int, window: int, padding: int, stride: int, dilation: in
 # --- tiles ---------------------------------------------------------------------------------------
 
 
-def _images_per_tile(geometry: Geometry, dtype: np.dtype[Any]) -> int:
-    one = geometry.columns_per_image * dtype.itemsize
-    return min(geometry.batch, max(1, _TILE_BYTES // one))
-
-
-def _cut(batch: int, count: int) -> Iterator[slice]:
-    """The batch in pieces of `count` images, the last one perhaps smaller."""
-    for start in range(0, batch, count):
-        yield slice(start, min(start + count, batch))
+def _tiles(geometry: Geometry, elements: int, dtype: np.dtype[Any]) -> list[slice]:
+    """The batch in tiles, of which the largest array has so many elements for each image."""
+    count = max(1, _TILE_BYTES // (elements * dtype.itemsize))
+    return [
+        slice(start, min(start + count, geometry.batch))
+        for start in range(0, geometry.batch, count)
+    ]
 
 
 def _tile(images: Array, groups: int, dtype: np.dtype[Any]) -> Array:
@@ -169,14 +167,14 @@ def _column_tiles(
     stays in cache. `table` says to collect them by :func:`window_table`.
     """
     dtype = compute_dtype(x.dtype)
-    count = geometry.batch
+    size = geometry.columns_per_image
+    tiles = [slice(0, geometry.batch)]
     if columns is None:
-        count = _images_per_tile(geometry, dtype)
-        columns = np.empty(count * geometry.columns_per_image, dtype)
-    for images in _cut(geometry.batch, count):
+        tiles = _tiles(geometry, size, dtype)
+        columns = np.empty(tiles[0].stop * size, dtype)
+    for images in tiles:
         tile = _padded_tile(geometry, x[images], dtype, spacing)
-        used = columns[: tile.shape[-1] * geometry.columns_per_image]
-        out = used.reshape(geometry.groups, geometry.taps, -1)
+        out = columns[: tile.shape[-1] * size].reshape(geometry.groups, geometry.taps, -1)
         if table is None:
             windows = _windows(geometry, tile)
             np.copyto(out.reshape(windows.shape), windows)
@@ -254,7 +252,7 @@ def backward_data_scattered(
     """
     filters = _filter_matrices(geometry, w).transpose(0, 2, 1)
     tile_shape = (geometry.groups, geometry.channels, *geometry.padded)
-    for images in _cut(geometry.batch, _images_per_tile(geometry, filters.dtype)):
+    for images in _tiles(geometry, geometry.columns_per_image, filters.dtype):
         gradients = _output_gradients(geometry, dy[images], filters.dtype)
         tile = np.zeros((*tile_shape, images.stop - images.start), filters.dtype)
         windows = _windows(geometry, tile)
@@ -329,7 +327,7 @@ def backward_filter_by_taps(
     dtype = compute_dtype(x.dtype)
     groups, channels = geometry.groups, geometry.channels
     total = np.zeros((groups, geometry.filters, channels, *geometry.window), dtype)
-    for images in _cut(geometry.batch, _images_per_tile(geometry, dtype)):
+    for images in _tiles(geometry, groups * channels * math.prod(geometry.padded), dtype):
         gradients = _output_gradients(geometry, dy[images], dtype)
         windows = _windows(geometry, _padded_tile(geometry, x[images], dtype))
         for tap in np.ndindex(geometry.window):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import replace
+import time
 from typing import Any
 
 import numpy as np
@@ -121,15 +121,12 @@ def test_find_measures_and_sorts(search: Search) -> None:
     assert sorted(times) == times
 
 
-def test_find_takes_as_long_as_the_convolution_does(rng, direction) -> None:
-    """32 times the images take several times as long."""
-    lib = CLibrary("reference")
-    handle, fastest = lib.create(""), []
-    for images in (8, 256):
-        sizes = replace(PLAIN, x=(images, 8, 30, 30), w=(16, 8, 5, 5))
-        found = Search(Problem(lib, sizes, rng), handle, direction).found("Find")
-        fastest.append(found[0].time)
-    assert fastest[1] > 3 * fastest[0]
+def test_find_reports_milliseconds(search: Search) -> None:
+    """Each algorithm ran within the call, so the times cannot add up to more than it took."""
+    began = time.perf_counter()
+    found = search.found("Find")
+    took = 1000 * (time.perf_counter() - began)
+    assert 1e-4 < sum(record.time for record in found if record.status == SUCCESS) < took
 
 
 def test_find_ex_leaves_the_result(lib: CLibrary, handle, rng, direction) -> None:
