@@ -1,0 +1,111 @@
+"""Memory of others as operands: NumPy on the reference side, CuPy, PyTorch and JAX on a GPU."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pycudnn import CudaContext, cudnn, empty, errors
+
+SHAPE = (2, 3, 4, 5)
+
+
+def tanh(context, x, y, desc=None):
+    desc = desc or cudnn.TensorDescriptor(SHAPE, library=context.cudnn.library)
+    function = cudnn.ActivationDescriptor(cudnn.ActivationMode.TANH, library=context.cudnn.library)
+    y_desc = cudnn.TensorDescriptor(SHAPE, library=context.cudnn.library)
+    cudnn.activation_forward(context.cudnn, function, desc, x, y_desc, y)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("package", ["cupy", "torch"])
+def test_arrays_of_others_go_in_and_out(package, rng):
+    module = pytest.importorskip(package)
+    values = rng.standard_normal(SHAPE).astype(np.float32)
+    with CudaContext("cuda") as context:
+        if package == "cupy":
+            x, y = module.asarray(values), module.empty(SHAPE, "float32")
+            module.cuda.Device().synchronize()
+        else:
+            x = module.from_numpy(values).cuda()
+            y = module.empty(SHAPE, device="cuda")
+            module.cuda.synchronize()
+        tanh(context, x, y)
+        context.synchronize()
+        result = y.get() if package == "cupy" else y.cpu().numpy()
+        np.testing.assert_allclose(result, np.tanh(values), atol=1e-6)
+        # A view with other strides than the descriptor's is refused, one with its own is taken.
+        turned = x.transpose(0, 1, 3, 2) if package == "cupy" else x.transpose(2, 3)
+        with pytest.raises(ValueError, match="x must be contiguous"):
+            tanh(context, turned, y)
+        with pytest.raises(TypeError, match="x holds float64"):
+            tanh(context, x.astype("float64") if package == "cupy" else x.double(), y)
+        with pytest.raises(ValueError, match="x needs 480 bytes, got 240"):
+            tanh(context, x[:1], y)
+
+
+@pytest.mark.gpu
+def test_bfloat16_of_torch(rng):
+    torch = pytest.importorskip("torch")
+    with CudaContext("cuda") as context:
+        x = torch.from_numpy(rng.standard_normal(SHAPE).astype(np.float32)).cuda().bfloat16()
+        y = torch.empty_like(x)
+        torch.cuda.synchronize()
+        desc = cudnn.TensorDescriptor(SHAPE, "bfloat16")
+        function = cudnn.ActivationDescriptor(cudnn.ActivationMode.RELU)
+        cudnn.activation_forward(context.cudnn, function, desc, x, desc, y)
+        context.synchronize()
+        assert (y.float() == x.float().clamp(min=0)).all()
+
+
+@pytest.mark.gpu
+def test_dlpack_of_jax(rng):
+    jax = pytest.importorskip("jax")
+    values = rng.standard_normal(SHAPE).astype(np.float32)
+    with CudaContext("cuda") as context:
+        x = jax.device_put(values).block_until_ready()
+        y = empty(SHAPE, device=context.device, stream=context.stream)
+        tanh(context, x, y)
+        np.testing.assert_allclose(y.numpy(context.stream), np.tanh(values), atol=1e-6)
+
+
+@pytest.mark.gpu
+def test_dropped_operands_live_until_the_stream_is_past_them(rng):
+    """H9: all references gone, memory taken by somebody else: the result is still right."""
+    torch = pytest.importorskip("torch")
+    values = rng.standard_normal((64, 3, 256, 256)).astype(np.float32)
+    with CudaContext("cuda") as context:
+        desc = cudnn.TensorDescriptor(values.shape)
+        function = cudnn.ActivationDescriptor(cudnn.ActivationMode.TANH)
+        y = empty(values.shape, device=context.device, stream=context.stream)
+        x = torch.from_numpy(values).cuda()
+        torch.cuda.synchronize()
+        for _ in range(20):
+            cudnn.activation_forward(context.cudnn, function, desc, x, desc, y)
+        del x
+        other = torch.full(values.shape, 7.0, device="cuda")
+        torch.cuda.synchronize()
+        np.testing.assert_allclose(y.numpy(context.stream), np.tanh(values), atol=1e-5)
+        del other
+
+
+@pytest.mark.gpu
+def test_each_side_refuses_the_others_memory(rng):
+    values = rng.standard_normal(SHAPE).astype(np.float32)
+    with CudaContext("cuda") as gpu, CudaContext("reference") as host:
+        on_gpu = empty(SHAPE, device=gpu.device, stream=gpu.stream)
+        with pytest.raises(errors.LibraryMismatch, match="x must be CUDA memory"):
+            tanh(gpu, values, on_gpu)
+        with pytest.raises(errors.LibraryMismatch, match="x is cuda memory"):
+            tanh(host, on_gpu, values)
+
+
+def test_the_reference_refuses_what_claims_to_be_on_a_gpu():
+    class Claim:
+        __cuda_array_interface__ = {
+            "shape": SHAPE, "typestr": "<f4", "data": (4096, False), "version": 3,
+        }  # fmt: skip
+
+    with CudaContext("reference") as context:
+        with pytest.raises(errors.LibraryMismatch, match="x must be host memory, got Claim"):
+            tanh(context, Claim(), np.empty(SHAPE, np.float32))
