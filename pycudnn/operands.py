@@ -70,7 +70,7 @@ def _host_layout(value: Any) -> _Layout | None:
 
 
 def _cuda_layout(value: Any, name: str) -> _Layout | None:
-    interface = getattr(value, "__cuda_array_interface__", None)
+    interface = _cuda_array_interface(value)
     if interface is not None:
         address, read_only = interface["data"]
         return _Layout(
@@ -88,6 +88,14 @@ def _cuda_layout(value: Any, name: str) -> _Layout | None:
         strides = strided.strides and tuple(step * dtype.itemsize for step in strided.strides)
         return _Layout(strided.ptr, tuple(strided.shape), strides, dtype, strided.readonly)
     return None
+
+
+def _cuda_array_interface(value: Any) -> dict[str, Any] | None:
+    try:
+        interface: dict[str, Any] | None = value.__cuda_array_interface__
+    except (AttributeError, KeyError, TypeError, RuntimeError):
+        return None  # PyTorch raises for types that the interface cannot name; DLPack may know them
+    return interface
 
 
 def _interface_dtype(value: Any, typestr: str) -> np.dtype[Any]:

@@ -59,7 +59,8 @@ def test_bfloat16_of_torch(rng):
 
 
 @pytest.mark.gpu
-def test_dlpack_of_jax(rng):
+def test_dlpack_of_jax(rng, monkeypatch):
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     jax = pytest.importorskip("jax")
     values = rng.standard_normal(SHAPE).astype(np.float32)
     with CudaContext("cuda") as context:
