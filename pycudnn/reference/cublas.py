@@ -576,7 +576,7 @@ def copy(dtype: DType, handle: BlasHandle, n: int, x: int, incx: int, y: int, in
 def swap(dtype: DType, handle: BlasHandle, n: int, x: int, incx: int, y: int, incy: int) -> None:
     """x and y exchanged."""
     left, right = _vector(x, dtype, n, incx, "x"), _vector(y, dtype, n, incy, "y")
-    left[...], right[...] = right.copy(), left.copy()
+    left[...], right[...] = right, left.copy()
 
 
 def dot(

@@ -236,17 +236,18 @@ def test_gemm_ex_types(blas, rng, compute) -> None:
     a, b, c = rng.integers(-3, 4, (4, 8)), rng.integers(-3, 4, (8, 4)), rng.integers(-9, 9, (4, 4))
     for in_type, out_type in itertools.product(IN_AND_OUT, IN_AND_OUT):
         scale = scale_type(compute, in_type)
+        alpha = 2 + 1j if np.dtype(scale).kind == "c" else 2
         memory_a, memory_b = (blas.put(x.T, IN_AND_OUT[in_type]) for x in (a, b))
         memory_c = blas.put(c.T, IN_AND_OUT[out_type])
         status = blas.status(
             "GemmEx",
-            *(N, N, 4, 4, 8, scalar(2, scale), memory_a.address, in_type, 4),
+            *(N, N, 4, 4, 8, scalar(alpha, scale), memory_a.address, in_type, 4),
             *(memory_b.address, in_type, 8, scalar(-1, scale), memory_c.address, out_type, 4),
             *(compute, GemmAlgo.DEFAULT),
         )
         if (in_type, out_type) in TAKES[compute]:
             assert status == SUCCESS, (in_type, out_type)
-            want = (2 * a @ b - c).astype(IN_AND_OUT[out_type])  # small whole numbers are exact
+            want = (alpha * a @ b - c).astype(IN_AND_OUT[out_type])  # small whole numbers are exact
             np.testing.assert_array_equal(memory_c.read().T, want)
         else:
             assert status == UNSUPPORTED, (in_type, out_type)
@@ -265,9 +266,9 @@ def test_gemm_ex_of_halves_is_summed_in_float32(blas) -> None:
 
 
 def test_gemm_ex_of_int8_is_exact(blas) -> None:
-    """128 * 128 * 4096 = 2**26, and one less: beyond what float32 can tell apart."""
+    """Near 128 * 128 * 4096 = 2**26, odd numbers are beyond float32."""
     a, b = np.full((4096, 4), -128, np.int8), np.full((4096, 4), -128, np.int8)
-    b[0, 0] = -127
+    a[0], b[0] = -127, -1
     memory_a, memory_b, c = blas.put(a, np.int8), blas.put(b, np.int8), blas.put([0] * 16, np.int32)
     blas.check(
         "GemmEx",
@@ -275,7 +276,7 @@ def test_gemm_ex_of_int8_is_exact(blas) -> None:
         *(memory_b.address, CudaDataType.R_8I, 4, scalar(0, np.int32)),
         *(c.address, CudaDataType.R_32I, 4, Compute.COMPUTE_32I, GemmAlgo.DEFAULT),
     )
-    assert set(c.read().tolist()) == {2**26, 2**26 - 128}
+    assert set(c.read().tolist()) == {2**26 - 128 * 128 + 127}
 
 
 # --- statuses of the matrix functions ------------------------------------------------------------
