@@ -616,7 +616,6 @@ cdef class ColdCall:
 cdef enum:
     DOUBLE = 1          # CUDNN_DATA_DOUBLE
     IDENTITY = 5        # CUDNN_ACTIVATION_IDENTITY
-    INSTANCE = 0        # CUDNN_SOFTMAX_MODE_INSTANCE
     PRECOMPUTED = 1     # CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM
     FORWARD = 0
     BACKWARD_DATA = 1
@@ -1184,19 +1183,23 @@ cdef int check_softmax(int algorithm, int mode, TensorDescriptor first,
     if not same_layout(first, second):
         raise ValueError(f"softmax needs tensors of one shape and layout, got {first!r} "
                          f"and {second!r}")
-    if mode == INSTANCE and not is_dense(first):
-        raise ValueError(f"softmax over an instance needs tensors without gaps, got {first!r}")
+    if not is_packed(first, False) and not is_packed(first, True):
+        raise ValueError(f"softmax needs packed NCHW or NHWC tensors, got {first!r}")
     return 0
 
 
-cdef bint is_dense(TensorDescriptor desc) noexcept:
-    cdef int axis
-    cdef long long elements = 1
-    cdef long long reach = 1
-    for axis in range(desc.ndim):
-        elements *= desc.dims[axis]
-        reach += (desc.dims[axis] - 1) * desc.steps[axis]
-    return elements == reach
+cdef bint is_packed(TensorDescriptor desc, bint channels_last) noexcept:
+    """Do the elements follow one another, rows last or channels last?"""
+    cdef long long step = 1
+    cdef int place, axis
+    for place in range(desc.ndim - 1, -1, -1):
+        axis = place
+        if channels_last and place > 0:
+            axis = 1 if place == desc.ndim - 1 else place + 1
+        if desc.dims[axis] != 1 and desc.steps[axis] != step:
+            return False
+        step *= desc.dims[axis]
+    return True
 
 
 cdef bint same_layout(TensorDescriptor first, TensorDescriptor second) noexcept:

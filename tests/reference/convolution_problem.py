@@ -17,6 +17,7 @@ from pycudnn.abi.cudnn_enums import (
     ConvolutionFwdAlgo,
     ConvolutionMode,
     DataType,
+    MathType,
     TensorFormat,
 )
 
@@ -237,6 +238,8 @@ def descriptor(library: CLibrary, sizes: Sizes, compute_type: int = DataType.FLO
         *(ints(*sizes.dilation), sizes.mode, compute_type),
     )
     library.check("cudnnSetConvolutionGroupCount", conv, sizes.groups)
+    if len(sizes.padding) > 2:  # DEFAULT_MATH lets these run in TF32 on a GPU
+        library.check("cudnnSetConvolutionMathType", conv, MathType.FMA_MATH)
     return conv
 
 

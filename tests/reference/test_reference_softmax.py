@@ -125,8 +125,8 @@ def test_any_shape_in_place(lib: CLibrary, handle, data) -> None:
     algorithm, mode = data.draw(st.sampled_from(ALGORITHMS)), data.draw(st.sampled_from(MODES))
     shape = tuple(data.draw(st.lists(st.integers(1, 6), min_size=3, max_size=5)))
     layout = data.draw(st.sampled_from(LAYOUTS))
-    if lib.backend == "cuda" and mode == INSTANCE and layout == "padded":
-        return  # cuDNN 9.19 returns success and normalises too little: the face refuses it
+    if lib.backend == "cuda" and layout not in ("NCHW", "NHWC"):
+        return  # cuDNN 9.19 returns success and computes only a part: the face refuses these
     strides = layouts(shape)[layout]
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
     values = rounded(rng.standard_normal(shape), DataType.FLOAT)
