@@ -21,8 +21,10 @@ tiles absorbs strides, layouts and half types as well.
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterator
+import operator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,11 +32,13 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from .memory import blend, compute_dtype
+from .parallel import WORKERS, cut, each, matmul
 
 Array = np.ndarray[Any, Any]
 Sizes = tuple[int, ...]
 
-_TILE_BYTES = 4 * 2**20  # for the largest array of a tile, which should stay in cache
+_TILE_BYTES = 2 * 2**20  # for the largest array of a tile, which should stay in cache
+_WORTH_A_THREAD = 2**19  # bytes of that array
 
 
 @dataclass(frozen=True)
@@ -96,12 +100,13 @@ def output_size(image: int, window: int, padding: int, stride: int, dilation: in
 
 
 def _tiles(geometry: Geometry, elements: int, dtype: np.dtype[Any]) -> list[slice]:
-    """The batch in tiles, of which the largest array has so many elements for each image."""
-    count = max(1, _TILE_BYTES // (elements * dtype.itemsize))
-    return [
-        slice(start, min(start + count, geometry.batch))
-        for start in range(0, geometry.batch, count)
-    ]
+    """The batch in tiles, of which the largest array has so many elements for each image.
+
+    Every core gets as many tiles, and enough to do.
+    """
+    size = geometry.batch * elements * dtype.itemsize
+    cores = max(1, min(WORKERS, size // _WORTH_A_THREAD))
+    return cut(geometry.batch, cores * math.ceil(size / _TILE_BYTES / cores))
 
 
 def _tile(images: Array, groups: int, dtype: np.dtype[Any]) -> Array:
@@ -153,36 +158,29 @@ def _windows(geometry: Geometry, tile: Array) -> Array:
     )
 
 
-def _column_tiles(
+def _columns(
     geometry: Geometry,
-    x: Array,
-    columns: Array | None = None,
+    images: Array,
+    out: Array | None = None,
     table: Array | None = None,
     spacing: Sizes | None = None,
-) -> Iterator[tuple[slice, Array]]:
-    """Cut the batch into tiles: the images of each and their columns, (groups, CRS, PQn).
+) -> Array:
+    """The columns of some images as a matrix for each group, (groups, CRS, PQn).
 
-    The columns last until the next tile is asked for. They are built in `columns`, which must
-    have room for the whole batch, in one piece; without it, in scratch memory for a tile that
-    stays in cache. `table` says to collect them by :func:`window_table`.
+    They go into the memory `out` if it is given. `table` says to collect them by a
+    :func:`window_table`, `spacing` sets the elements of the images apart.
     """
-    dtype = compute_dtype(x.dtype)
-    size = geometry.columns_per_image
-    tiles = [slice(0, geometry.batch)]
-    if columns is None:
-        tiles = _tiles(geometry, size, dtype)
-        columns = np.empty(tiles[0].stop * size, dtype)
-    for images in tiles:
-        tile = _padded_tile(geometry, x[images], dtype, spacing)
-        out = columns[: tile.shape[-1] * size].reshape(geometry.groups, geometry.taps, -1)
-        if table is None:
-            windows = _windows(geometry, tile)
-            np.copyto(out.reshape(windows.shape), windows)
-        else:
-            planes = tile.reshape(geometry.groups * geometry.channels, -1, tile.shape[-1])
-            by_plane = out.reshape(len(planes), table.size, tile.shape[-1])
-            np.take(planes, table.reshape(-1), axis=1, out=by_plane, mode="clip")
-        yield images, out
+    tile = _padded_tile(geometry, images, compute_dtype(images.dtype), spacing)
+    if out is None:
+        out = np.empty(len(images) * geometry.columns_per_image, tile.dtype)
+    if table is None:
+        windows = _windows(geometry, tile)
+        np.copyto(out.reshape(windows.shape), windows)
+    else:
+        planes = tile.reshape(geometry.groups * geometry.channels, -1, len(images))
+        places = out.reshape(len(planes), table.size, len(images))
+        np.take(planes, table.reshape(-1), axis=1, out=places, mode="clip")
+    return out.reshape(geometry.groups, geometry.taps, -1)
 
 
 def window_table(geometry: Geometry, table: Array) -> None:
@@ -227,10 +225,16 @@ def forward(
 ) -> None:
     """``y = alpha * conv(x, w) + beta * y``: for each tile, filters times columns."""
     filters = _filter_matrices(geometry, w)
-    for images, tile_columns in _column_tiles(geometry, x, columns, table):
-        product = np.matmul(filters, tile_columns)
-        shape = (geometry.groups, geometry.filters, *geometry.output, -1)
+    shape = (geometry.groups, geometry.filters, *geometry.output, -1)
+
+    def compute(images: slice) -> None:
+        product = matmul(filters, _columns(geometry, x[images], columns, table))
         blend(y[images], _images(product.reshape(shape)), alpha, beta)
+
+    if columns is not None:
+        compute(slice(0, geometry.batch))
+    else:
+        each(compute, _tiles(geometry, geometry.columns_per_image, filters.dtype))
 
 
 # --- backward data -------------------------------------------------------------------------------
@@ -252,15 +256,18 @@ def backward_data_scattered(
     """
     filters = _filter_matrices(geometry, w).transpose(0, 2, 1)
     tile_shape = (geometry.groups, geometry.channels, *geometry.padded)
-    for images in _tiles(geometry, geometry.columns_per_image, filters.dtype):
+
+    def compute(images: slice) -> None:
         gradients = _output_gradients(geometry, dy[images], filters.dtype)
         tile = np.zeros((*tile_shape, images.stop - images.start), filters.dtype)
         windows = _windows(geometry, tile)
-        columns = np.matmul(filters, gradients).reshape(windows.shape)
+        columns = matmul(filters, gradients).reshape(windows.shape)
         for tap in np.ndindex(geometry.window):  # no element occurs twice within one tap
             at = np.index_exp[:, :] + tap
             windows[at] += columns[at]
         blend(dx[images], _image_part(geometry, tile), alpha, beta)
+
+    each(compute, _tiles(geometry, geometry.columns_per_image, filters.dtype))
 
 
 def backward_data_gathered(
@@ -289,13 +296,26 @@ def backward_data_gathered(
         geometry.groups, geometry.filters, geometry.channels, *geometry.window
     ).swapaxes(1, 2)
     filters = _filter_matrices(transposed, filters)
-    for images, columns in _column_tiles(transposed, dy, spacing=geometry.stride):
-        product = np.matmul(filters, columns)
-        shape = (geometry.groups, geometry.channels, *geometry.padded, -1)
-        blend(dx[images], _image_part(geometry, product.reshape(shape)), alpha, beta)
+    shape = (geometry.groups, geometry.channels, *geometry.padded, -1)
+
+    def compute(images: slice) -> None:
+        columns = _columns(transposed, dy[images], spacing=geometry.stride)
+        product = matmul(filters, columns).reshape(shape)
+        blend(dx[images], _image_part(geometry, product), alpha, beta)
+
+    each(compute, _tiles(transposed, transposed.columns_per_image, filters.dtype))
 
 
 # --- backward filter -----------------------------------------------------------------------------
+
+
+def _sum_over_tiles(compute: Callable[[slice], Array], tiles: list[slice]) -> Array:
+    """The sum of what `compute` returns, always taken in the same order."""
+
+    def subtotal(part: slice) -> Array:
+        return functools.reduce(operator.iadd, map(compute, tiles[part]))
+
+    return functools.reduce(operator.iadd, each(subtotal, cut(len(tiles), WORKERS)))
 
 
 def backward_filter(
@@ -309,11 +329,14 @@ def backward_filter(
 ) -> None:
     """``dw = alpha * (gradient of w) + beta * dw``: output gradients times transposed columns."""
     dtype = compute_dtype(x.dtype)
-    total = np.zeros((geometry.groups, geometry.filters, geometry.taps), dtype)
-    for images, columns in _column_tiles(geometry, x, table=table):
+
+    def compute(images: slice) -> Array:
+        columns = _columns(geometry, x[images], table=table)
         gradients = _output_gradients(geometry, dy[images], dtype)
-        total += np.matmul(gradients, columns.transpose(0, 2, 1))
-    _store_filters(geometry, dw, total, alpha, beta)
+        return matmul(gradients, columns.transpose(0, 2, 1))
+
+    tiles = _tiles(geometry, geometry.columns_per_image, dtype)
+    _store_filters(geometry, dw, _sum_over_tiles(compute, tiles), alpha, beta)
 
 
 def backward_filter_by_taps(
@@ -325,15 +348,19 @@ def backward_filter_by_taps(
     that place.
     """
     dtype = compute_dtype(x.dtype)
-    groups, channels = geometry.groups, geometry.channels
-    total = np.zeros((groups, geometry.filters, channels, *geometry.window), dtype)
-    for images in _tiles(geometry, groups * channels * math.prod(geometry.padded), dtype):
+    groups, filters, channels = geometry.groups, geometry.filters, geometry.channels
+
+    def compute(images: slice) -> Array:
         gradients = _output_gradients(geometry, dy[images], dtype)
         windows = _windows(geometry, _padded_tile(geometry, x[images], dtype))
+        result = np.empty((groups, filters, channels, *geometry.window), dtype)
         for tap in np.ndindex(geometry.window):
             met = windows[np.index_exp[:, :] + tap].reshape(groups, channels, -1)
-            total[np.index_exp[:, :, :] + tap] += np.matmul(gradients, met.transpose(0, 2, 1))
-    _store_filters(geometry, dw, total, alpha, beta)
+            result[np.index_exp[:, :, :] + tap] = matmul(gradients, met.transpose(0, 2, 1))
+        return result
+
+    tiles = _tiles(geometry, groups * channels * math.prod(geometry.padded), dtype)
+    _store_filters(geometry, dw, _sum_over_tiles(compute, tiles), alpha, beta)
 
 
 # --- backward bias -------------------------------------------------------------------------------

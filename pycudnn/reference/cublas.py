@@ -38,6 +38,7 @@ from pycudnn.abi.cublas_enums import (
 from pycudnn.abi.cublas_enums import Status as CublasStatus
 
 from .memory import blend, raw
+from .parallel import matmul
 from .runtime import Status, implements, opaque
 
 Array = np.ndarray[Any, Any]
@@ -300,9 +301,9 @@ def _products(
     left = _op(operations[0], a.view(batch, *shape_a)).astype(compute, copy=False)
     right = _op(operations[1], b.view(batch, *shape_b)).astype(compute, copy=False)
     if old_factor == 0 and factor == 1 and out.dtype == compute:
-        np.matmul(left, right, out=out)
+        matmul(left, right, out)
     else:
-        blend(out, np.matmul(left, right), factor, old_factor)
+        blend(out, matmul(left, right), factor, old_factor)
 
 
 def gemm(

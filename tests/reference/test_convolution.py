@@ -117,6 +117,7 @@ def test_c11_any_sizes(lib: CLibrary, handle, sizes, algorithm, layout, seed) ->
 def test_tiles_of_any_size(rng, monkeypatch, direction, algo, tile_bytes) -> None:
     """Batches that tiles of one image, of a few images with a rest, or one tile cover."""
     monkeypatch.setattr(numpy_convolution, "_TILE_BYTES", tile_bytes)
+    monkeypatch.setattr(numpy_convolution, "_WORTH_A_THREAD", 1)
     lib = CLibrary("reference")
     problem = Problem(lib, replace(CASES["strided"], x=(7, 4, 8, 9)), rng)
     want = problem.exact(direction)
