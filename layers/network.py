@@ -68,18 +68,19 @@ class Network:
         """Run all layers backwards from ``target``, one-hot, of the last output's shape."""
         self._require_training("backward")
         gradient = self._owned(target, "target")
-        for layer in reversed(self.layers):
+        for index in reversed(range(len(self.layers))):
+            layer = self.layers[index]
             try:
                 grad_input = layer.backward(gradient)
             except Exception as error:
                 _name_layer(error, layer, "backward", gradient)
                 raise
             if grad_input is None:
-                break
+                # What stands before a gradient stop has no gradient of this step.
+                for before in self.layers[:index]:
+                    before.drop_gradients()
+                return
             gradient = grad_input
-        # What stands before a gradient stop has no gradient of this step.
-        for before in self.layers[: self.layers.index(layer)]:
-            before.drop_gradients()
 
     def update(self, learning_rate: float) -> None:
         """Gradient descent on every layer that is not frozen."""

@@ -15,7 +15,7 @@ from layers.mnist import read_split
 from layers.models import MODELS, lenet
 from pycudnn import cudnn
 from pycudnn.cudnn import ActivationMode, PoolingMode
-from pycudnn.errors import CudnnError
+from pycudnn.errors import CudnnBadParam, CudnnError
 
 CLASSES = 4
 DATASET = Path(__file__).parents[2] / "examples" / "dataset"
@@ -414,6 +414,28 @@ def test_d9_a_failing_call_shows_function_dims_and_last_error(context, rng, monk
             assert f"last error: {caught.value.last_error}" in text
         else:
             assert context.device.backend == "cuda"
+
+
+@pytest.mark.parametrize("kind", [CudnnBadParam, ValueError])
+def test_d9_on_python_3_10_the_message_itself_names_the_layer(kind, context, monkeypatch):
+    """There, exceptions have no notes."""
+
+    class WithoutNotes(kind):
+        @property
+        def add_note(self):
+            raise AttributeError
+
+    def fail(*arguments):
+        if kind is ValueError:
+            raise WithoutNotes("no such thing")
+        raise WithoutNotes("cudnnSomething", 2000, "CUDNN_STATUS_BAD_PARAM", "why", ("x: 1",))
+
+    model = small_network(context)
+    monkeypatch.setattr(cudnn, "convolution_forward", fail)
+    with pytest.raises(WithoutNotes, match="in forward of layer 'conv'") as caught:
+        model.forward(Blob(1, 2, 8, 7, context=context))
+    for part in ["no such thing"] if kind is ValueError else ["cudnnSomething", "why", "x: 1"]:
+        assert part in str(caught.value)
 
 
 def test_d7_a_window_that_does_not_fit(context, monkeypatch):
