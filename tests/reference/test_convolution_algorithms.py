@@ -108,11 +108,13 @@ def test_what_the_reference_offers(rng, direction) -> None:
             assert offered or (record.time, record.memory) == (-1, 0)
 
 
-def test_the_math_type_is_reported(lib: CLibrary, handle, rng, direction) -> None:
+def test_the_math_type_is_reported(rng, direction) -> None:
+    lib = CLibrary("reference")
     problem = Problem(lib, PLAIN, rng)
-    lib.check("cudnnSetConvolutionMathType", problem.conv, MathType.FMA_MATH)
-    found = Search(problem, handle, direction).found("Get")
-    assert {record.mathType for record in found if record.status == SUCCESS} == {MathType.FMA_MATH}
+    for math_type in MathType:
+        lib.check("cudnnSetConvolutionMathType", problem.conv, math_type)
+        found = Search(problem, lib.create(""), direction).found("Get")
+        assert {record.mathType for record in found} == {math_type}
 
 
 def test_find_measures_and_sorts(search: Search) -> None:
