@@ -56,10 +56,10 @@ class _SingleThreadedBlas:
 
 def _find_openblas() -> tuple[Any, Any]:
     """The functions that get and set the number of threads, under the names that builds use."""
-    path = importlib.import_module("numpy.linalg._umath_linalg").__file__
     try:
-        library = ctypes.CDLL(path)  # a symbol is also looked for in what the library links to
-    except OSError:
+        # A symbol is looked for in a library and in all that it links to.
+        library = ctypes.CDLL(importlib.import_module("numpy.linalg._umath_linalg").__file__)
+    except (ImportError, OSError):
         return None, None
     for prefix in ("scipy_openblas", "openblas"):
         for suffix in ("64_", "_64", ""):
