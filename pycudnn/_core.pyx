@@ -25,7 +25,11 @@ from libc.string cimport memset
 
 from pycudnn._prototypes cimport *
 
+from pycudnn import abi
+from pycudnn.abi.types import HANDLES
 from pycudnn.errors import LibraryMismatch, NotSupported
+
+HANDLE_TYPES = frozenset(HANDLES.values())
 
 cdef extern from *:
     """
@@ -276,9 +280,13 @@ cdef class Handle(Owned):
 cdef class CudnnHandle(Handle):
     """Base of ``cudnn.Handle``."""
 
+    c_type = "cudnnHandle_t"
+
 
 cdef class CublasHandle(Handle):
     """Base of ``cublas.Handle``; the pointer mode as the library was told."""
+
+    c_type = "cublasHandle_t"
 
 
 cdef void enter(Handle handle) noexcept nogil:
@@ -330,13 +338,19 @@ cdef class TensorLike(Owned):
 cdef class TensorDescriptor(TensorLike):
     """Base of ``cudnn.TensorDescriptor``."""
 
+    c_type = "cudnnTensorDescriptor_t"
+
 
 cdef class FilterDescriptor(TensorLike):
     """Base of ``cudnn.FilterDescriptor``."""
 
+    c_type = "cudnnFilterDescriptor_t"
+
 
 cdef class ConvolutionDescriptor(Owned):
     """Base of ``cudnn.ConvolutionDescriptor``."""
+
+    c_type = "cudnnConvolutionDescriptor_t"
 
     def _set_ndim(self, int ndim):
         self.ndim = ndim
@@ -345,6 +359,8 @@ cdef class ConvolutionDescriptor(Owned):
 cdef class PoolingDescriptor(Owned):
     """Base of ``cudnn.PoolingDescriptor``."""
 
+    c_type = "cudnnPoolingDescriptor_t"
+
     def _set_ndim(self, int ndim):
         self.ndim = ndim
 
@@ -352,12 +368,16 @@ cdef class PoolingDescriptor(Owned):
 cdef class ActivationDescriptor(Owned):
     """Base of ``cudnn.ActivationDescriptor``."""
 
+    c_type = "cudnnActivationDescriptor_t"
+
     def _set_mode(self, int mode):
         self.mode_code = mode
 
 
 cdef class DropoutDescriptor(Owned):
     """Base of ``cudnn.DropoutDescriptor``; keeps the random states alive."""
+
+    c_type = "cudnnDropoutDescriptor_t"
 
     def _keep_states(self, states):
         self.states = states
@@ -493,7 +513,7 @@ cdef void* operand(Frame* frame, object value, str name, bint writes, size_t nee
             f"{name} is {buffer.backend} memory, the call runs on {library!r}: "
             "copy it to the other side first"
         )
-    if dtype >= 0 and buffer.dtype_code >= 0 and buffer.dtype_code != dtype:
+    if dtype >= 0 and buffer.dtype_code != dtype:
         from pycudnn import dtypes
 
         raise TypeError(
@@ -529,6 +549,16 @@ cdef double number(object value, str name) except? -1.0:
         return value
     except TypeError:
         raise TypeError(f"{name} must be a real number, got {value!r}") from None
+
+
+cdef int as_int(object value, str name) except? -1:
+    """An enum's number, with an error that names the argument."""
+    try:
+        return value
+    except TypeError:
+        raise TypeError(f"{name} must be an int or an enum's member, got {value!r}") from None
+    except OverflowError:
+        raise ValueError(f"{name} must fit a 32-bit int, got {value!r}") from None
 
 
 cdef struct Scalars:
@@ -588,17 +618,29 @@ cdef class ColdCall:
             return <size_t> tensor(&self.frame, descriptor, value, name, writes)
         return <size_t> operand(&self.frame, value, name, writes, needed, -1, None)
 
+    def _argument_name(self, str function, int index):
+        return abi.prototype(self.library.name, function).arguments[index].name
+
+    def _refuse(self, str function, int index, argument):
+        declared = abi.prototype(self.library.name, function).arguments[index]
+        raise TypeError(f"{declared.name} of {function} must be a {declared.type}, "
+                        f"got {argument!r}")
+
     def __call__(self, str function not None, *arguments) -> None:
         """Call a C function by name; Owned arguments are passed as their pointers."""
         c_function = self.library.function(function)
         converted = list(arguments)
         owned = []
         for index, argument in enumerate(arguments):
+            wanted = c_function.argtypes[index]
             if isinstance(argument, Owned):
                 use(&self.frame, argument)
-                converted[index] = ctypes.cast(
-                    <size_t> (<Owned> argument).pointer, c_function.argtypes[index])
-                owned.append((f"argument {index + 1}", argument))
+                if HANDLES[argument.c_type] is not wanted:
+                    self._refuse(function, index, argument)
+                converted[index] = ctypes.cast(<size_t> (<Owned> argument).pointer, wanted)
+                owned.append((self._argument_name(function, index), argument))
+            elif wanted in HANDLE_TYPES:
+                self._refuse(function, index, argument)
         if self.handle is not None:
             with nogil:
                 enter(self.handle)
@@ -842,7 +884,7 @@ cdef int convolve(int direction, str function, CudnnHandle handle,
 
 def convolution_forward(CudnnHandle handle not None, TensorDescriptor x_desc not None, x,
                         FilterDescriptor w_desc not None, w,
-                        ConvolutionDescriptor conv not None, int algo, workspace,
+                        ConvolutionDescriptor conv not None, algo, workspace,
                         TensorDescriptor y_desc not None, y, *, alpha=1.0, beta=0.0) -> None:
     """y = alpha conv(x, w) + beta y (cudnnConvolutionForward).
 
@@ -850,12 +892,12 @@ def convolution_forward(CudnnHandle handle not None, TensorDescriptor x_desc not
     ``workspace`` holds at least ``get_convolution_forward_workspace_size`` bytes, or is None.
     """
     convolve(FORWARD, "cudnnConvolutionForward", handle, x_desc, x, "x", w_desc, w, "w",
-             conv, algo, workspace, y_desc, y, "y", alpha, beta)
+             conv, as_int(algo, "algo"), workspace, y_desc, y, "y", alpha, beta)
 
 
 def convolution_backward_data(CudnnHandle handle not None, FilterDescriptor w_desc not None, w,
                               TensorDescriptor dy_desc not None, dy,
-                              ConvolutionDescriptor conv not None, int algo, workspace,
+                              ConvolutionDescriptor conv not None, algo, workspace,
                               TensorDescriptor dx_desc not None, dx, *,
                               alpha=1.0, beta=0.0) -> None:
     """dx = alpha (gradient of the input) + beta dx (cudnnConvolutionBackwardData).
@@ -863,12 +905,12 @@ def convolution_backward_data(CudnnHandle handle not None, FilterDescriptor w_de
     Shapes as in ``convolution_forward``; dy has y's shape, dx has x's.
     """
     convolve(BACKWARD_DATA, "cudnnConvolutionBackwardData", handle, w_desc, w, "w", dy_desc, dy,
-             "dy", conv, algo, workspace, dx_desc, dx, "dx", alpha, beta)
+             "dy", conv, as_int(algo, "algo"), workspace, dx_desc, dx, "dx", alpha, beta)
 
 
 def convolution_backward_filter(CudnnHandle handle not None, TensorDescriptor x_desc not None, x,
                                 TensorDescriptor dy_desc not None, dy,
-                                ConvolutionDescriptor conv not None, int algo, workspace,
+                                ConvolutionDescriptor conv not None, algo, workspace,
                                 FilterDescriptor dw_desc not None, dw, *,
                                 alpha=1.0, beta=0.0) -> None:
     """dw = alpha (gradient of the filter) + beta dw (cudnnConvolutionBackwardFilter).
@@ -876,12 +918,12 @@ def convolution_backward_filter(CudnnHandle handle not None, TensorDescriptor x_
     Shapes as in ``convolution_forward``; dy has y's shape, dw has w's.
     """
     convolve(BACKWARD_FILTER, "cudnnConvolutionBackwardFilter", handle, x_desc, x, "x", dy_desc, dy,
-             "dy", conv, algo, workspace, dw_desc, dw, "dw", alpha, beta)
+             "dy", conv, as_int(algo, "algo"), workspace, dw_desc, dw, "dw", alpha, beta)
 
 
 def convolution_bias_activation_forward(
         CudnnHandle handle not None, TensorDescriptor x_desc not None, x,
-        FilterDescriptor w_desc not None, w, ConvolutionDescriptor conv not None, int algo,
+        FilterDescriptor w_desc not None, w, ConvolutionDescriptor conv not None, algo,
         workspace, TensorDescriptor z_desc not None, z, TensorDescriptor bias_desc not None, bias,
         ActivationDescriptor activation not None, TensorDescriptor y_desc not None, y, *,
         alpha1=1.0, alpha2=0.0) -> None:
@@ -900,6 +942,7 @@ def convolution_bias_activation_forward(
     cdef void* space
     cdef size_t needed = 0, space_bytes
     cdef int status
+    cdef int algorithm = as_int(algo, "algo")
     cdef cudnnConvolutionBiasActivationForward_fn call
     begin(&frame, handle.library, handle)
     try:
@@ -911,15 +954,15 @@ def convolution_bias_activation_forward(
         use(&frame, activation)
         use(&frame, y_desc)
         check_ranks(conv, x_desc, w_desc)
-        if activation.mode_code == IDENTITY and algo != PRECOMPUTED:
+        if activation.mode_code == IDENTITY and algorithm != PRECOMPUTED:
             raise ValueError("the identity activation takes the algorithm IMPLICIT_PRECOMP_GEMM "
-                             f"({PRECOMPUTED}) only, got {algo}")
+                             f"({PRECOMPUTED}) only, got {algorithm}")
         x_data = tensor(&frame, x_desc, x, "x", False)
         w_data = tensor(&frame, w_desc, w, "w", False)
         z_data = tensor(&frame, z_desc, z, "z", False)
         bias_data = tensor(&frame, bias_desc, bias, "bias", False)
         y_data = tensor(&frame, y_desc, y, "y", True)
-        workspace_size(conv, FORWARD, handle, x_desc, w_desc, y_desc, algo, &needed)
+        workspace_size(conv, FORWARD, handle, x_desc, w_desc, y_desc, algorithm, &needed)
         space = scratch(&frame, workspace, needed, &space_bytes)
         scale(&scalars, alpha1, alpha2, y_desc.dtype)
         call = <cudnnConvolutionBiasActivationForward_fn> handle.library.get(
@@ -927,13 +970,13 @@ def convolution_bias_activation_forward(
         with nogil:
             enter(handle)
             status = call(handle.pointer, scalars.alpha, x_desc.pointer, x_data, w_desc.pointer,
-                          w_data, conv.pointer, algo, space, space_bytes, scalars.beta,
+                          w_data, conv.pointer, algorithm, space, space_bytes, scalars.beta,
                           z_desc.pointer, z_data, bias_desc.pointer, bias_data,
                           activation.pointer, y_desc.pointer, y_data)
             leave(handle)
         if status != 0:
             fail(handle.library, "cudnnConvolutionBiasActivationForward", status,
-                 (("x_desc", x_desc), ("w_desc", w_desc), ("conv", conv), ("algo", algo),
+                 (("x_desc", x_desc), ("w_desc", w_desc), ("conv", conv), ("algo", algorithm),
                   ("workspace bytes", space_bytes), ("z_desc", z_desc), ("bias_desc", bias_desc),
                   ("activation", activation), ("y_desc", y_desc)))
     finally:
@@ -1173,10 +1216,10 @@ def pooling_backward(CudnnHandle handle not None, PoolingDescriptor pooling not 
                    dy, x_desc, x, dx_desc, dx, alpha, beta)
 
 
-cdef int check_softmax(int algorithm, int mode, TensorDescriptor first,
+cdef int check_softmax(int kind, int mode, TensorDescriptor first,
                        TensorDescriptor second) except -1:
-    if not 0 <= algorithm <= 2:
-        raise ValueError(f"algorithm must be a SoftmaxAlgorithm (0, 1 or 2), got {algorithm}")
+    if not 0 <= kind <= 2:
+        raise ValueError(f"algorithm must be a SoftmaxAlgorithm (0, 1 or 2), got {kind}")
     if not 0 <= mode <= 1:
         raise ValueError(f"mode must be a SoftmaxMode (0 or 1), got {mode}")
     # cuDNN reports success for other layouts and writes to the wrong places.
@@ -1212,7 +1255,7 @@ cdef bint same_layout(TensorDescriptor first, TensorDescriptor second) noexcept:
     return True
 
 
-def softmax_forward(CudnnHandle handle not None, int algorithm, int mode,
+def softmax_forward(CudnnHandle handle not None, algorithm, mode,
                     TensorDescriptor x_desc not None, x, TensorDescriptor y_desc not None, y,
                     *, alpha=1.0, beta=0.0) -> None:
     """y = alpha softmax(x) + beta y (cudnnSoftmaxForward).
@@ -1225,8 +1268,10 @@ def softmax_forward(CudnnHandle handle not None, int algorithm, int mode,
     cdef void* x_data
     cdef void* y_data
     cdef int status
+    cdef int kind = as_int(algorithm, "algorithm")
+    cdef int over = as_int(mode, "mode")
     cdef cudnnSoftmaxForward_fn call
-    check_softmax(algorithm, mode, x_desc, y_desc)
+    check_softmax(kind, over, x_desc, y_desc)
     begin(&frame, handle.library, handle)
     try:
         use(&frame, x_desc)
@@ -1237,18 +1282,18 @@ def softmax_forward(CudnnHandle handle not None, int algorithm, int mode,
         call = <cudnnSoftmaxForward_fn> handle.library.get(SOFTMAX_FORWARD, "cudnnSoftmaxForward")
         with nogil:
             enter(handle)
-            status = call(handle.pointer, algorithm, mode, scalars.alpha, x_desc.pointer, x_data,
+            status = call(handle.pointer, kind, over, scalars.alpha, x_desc.pointer, x_data,
                           scalars.beta, y_desc.pointer, y_data)
             leave(handle)
         if status != 0:
             fail(handle.library, "cudnnSoftmaxForward", status,
-                 (("algorithm", algorithm), ("mode", mode), ("x_desc", x_desc),
+                 (("algorithm", kind), ("mode", over), ("x_desc", x_desc),
                   ("y_desc", y_desc)))
     finally:
         end(&frame)
 
 
-def softmax_backward(CudnnHandle handle not None, int algorithm, int mode,
+def softmax_backward(CudnnHandle handle not None, algorithm, mode,
                      TensorDescriptor y_desc not None, y, TensorDescriptor dy_desc not None, dy,
                      TensorDescriptor dx_desc not None, dx, *, alpha=1.0, beta=0.0) -> None:
     """dx = alpha (gradient of the input) + beta dx (cudnnSoftmaxBackward); y is the forward's."""
@@ -1258,9 +1303,11 @@ def softmax_backward(CudnnHandle handle not None, int algorithm, int mode,
     cdef void* dy_data
     cdef void* dx_data
     cdef int status
+    cdef int kind = as_int(algorithm, "algorithm")
+    cdef int over = as_int(mode, "mode")
     cdef cudnnSoftmaxBackward_fn call
-    check_softmax(algorithm, mode, y_desc, dy_desc)
-    check_softmax(algorithm, mode, y_desc, dx_desc)
+    check_softmax(kind, over, y_desc, dy_desc)
+    check_softmax(kind, over, y_desc, dx_desc)
     begin(&frame, handle.library, handle)
     try:
         use(&frame, y_desc)
@@ -1274,12 +1321,12 @@ def softmax_backward(CudnnHandle handle not None, int algorithm, int mode,
             SOFTMAX_BACKWARD, "cudnnSoftmaxBackward")
         with nogil:
             enter(handle)
-            status = call(handle.pointer, algorithm, mode, scalars.alpha, y_desc.pointer, y_data,
+            status = call(handle.pointer, kind, over, scalars.alpha, y_desc.pointer, y_data,
                           dy_desc.pointer, dy_data, scalars.beta, dx_desc.pointer, dx_data)
             leave(handle)
         if status != 0:
             fail(handle.library, "cudnnSoftmaxBackward", status,
-                 (("algorithm", algorithm), ("mode", mode), ("y_desc", y_desc),
+                 (("algorithm", kind), ("mode", over), ("y_desc", y_desc),
                   ("dy_desc", dy_desc), ("dx_desc", dx_desc)))
     finally:
         end(&frame)

@@ -55,7 +55,9 @@ def code(dtype: np.dtype[Any]) -> int:
 
 @functools.cache
 def name(data_type: int) -> str:
-    """A readable name of a cudnnDataType_t number."""
+    """A readable name of a cudnnDataType_t number; -1 is what cuDNN has no type for."""
+    if data_type == -1:
+        return "elements that cuDNN has no type for"
     found = _NUMPY.get(DataType(data_type))
     return DataType(data_type).name if found is None else str(found)
 

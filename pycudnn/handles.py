@@ -22,6 +22,8 @@ def create(
     ``functions`` are those that create and destroy it. The device's backend decides the library
     where none is given, and the library's backend the device. ValueError where they differ.
     """
+    if device is not None and not isinstance(device, Device):
+        raise TypeError(f"device must be a Device, got {device!r}")
     if library is None and device is not None:
         library = device.backend
     found = find_library(name, library)

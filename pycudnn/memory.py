@@ -361,10 +361,18 @@ def _check_alike(source: Any, destination: Any) -> None:
         raise TypeError(f"source has dtype {source.dtype}, the destination {destination.dtype}")
 
 
+def _check_device(device: Any) -> None:
+    if not isinstance(device, Device):
+        raise TypeError(f"device must be a Device, got {device!r}")
+
+
 def _make(shape: Shape, dtype: Any, device: Device | None, stream: Stream | None) -> Buffer:
     sizes, kind = _as_shape(shape), _as_dtype(dtype)
+    if stream is not None and not isinstance(stream, Stream):
+        raise TypeError(f"stream must be a Stream, got {stream!r}")
     if device is None:
         device = Device() if stream is None else stream.device
+    _check_device(device)
     if stream is not None and stream.device is not device:
         raise LibraryMismatch(f"stream must be a Stream of {device}, got {stream!r}")
     memory = device._allocate(math.prod(sizes) * kind.itemsize, stream)
@@ -418,5 +426,6 @@ def pinned_empty(
     """New page-locked host memory for copies from and to a device (cuMemAllocHost)."""
     sizes, kind = _as_shape(shape), _as_dtype(dtype)
     device = Device() if device is None else device
+    _check_device(device)
     block = device._allocate_pinned(math.prod(sizes) * kind.itemsize)
     return PinnedBuffer(block.view(kind).reshape(sizes), device)

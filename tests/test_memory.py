@@ -196,8 +196,10 @@ def test_a_stream_of_another_side_is_refused(device):
     ):
         with pytest.raises(LibraryMismatch, match="stream must be a Stream of"):
             use(Stranger())
-    with pytest.raises(LibraryMismatch, match="stream must be a Stream of"):
+    with pytest.raises(TypeError, match="stream must be a Stream, got"):
         empty(3, device=device, stream=Stranger())
+    with pytest.raises(TypeError, match="device must be a Device, got 5"):
+        empty(3, device=5)
 
 
 @pytest.mark.gpu

@@ -36,6 +36,12 @@ def construct(
             raise
 
 
+def require(value: Any, kind: type, name: str) -> None:
+    """TypeError unless an argument is of a class."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} must be a {kind.__name__}, got {value!r}")
+
+
 def integer(value: Any, name: str, low: int, high: int = INT_MAX) -> int:
     """An int in [low, high], or an error that names the argument."""
     try:

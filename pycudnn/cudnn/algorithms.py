@@ -22,7 +22,7 @@ from pycudnn.abi.cudnn_enums import (
     MathType,
     Status,
 )
-from pycudnn.cudnn._objects import integer
+from pycudnn.cudnn._objects import integer, require
 from pycudnn.cudnn.convolution import ConvolutionDescriptor
 from pycudnn.cudnn.handle import Handle
 from pycudnn.cudnn.tensor import FilterDescriptor, TensorDescriptor
@@ -68,6 +68,7 @@ def _max_count(direction: _Direction, handle: Handle) -> int:
 
 
 def _refuse_capture(handle: Handle) -> None:
+    require(handle, Handle, "handle")
     if handle.stream.capturing:
         raise NotSupported(
             "an algorithm search cannot be captured: it runs, times and synchronises; "
@@ -136,11 +137,13 @@ def _read(direction: _Direction, records: Any, returned: int) -> list[AlgorithmP
 def _workspace_size(
     direction: _Direction, handle: Handle, descriptors: tuple[Any, ...], algo: int
 ) -> int:
+    require(handle, Handle, "handle")
+    algorithm = integer(algo, "algo", 0)
     size = ctypes.c_size_t()
     with _core.ColdCall(handle.library, handle) as call:
         call(
             f"cudnnGetConvolution{direction.noun}WorkspaceSize",
-            handle, *descriptors, int(algo), ctypes.byref(size),
+            handle, *descriptors, algorithm, ctypes.byref(size),
         )  # fmt: skip
     return size.value
 

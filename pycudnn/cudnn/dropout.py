@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 
 from pycudnn import _core, memory
-from pycudnn.cudnn._objects import construct, integer
+from pycudnn.cudnn._objects import construct, integer, require
 from pycudnn.cudnn.handle import Handle
 from pycudnn.cudnn.tensor import TensorDescriptor
 from pycudnn.libraries import Library
@@ -51,6 +51,7 @@ class DropoutDescriptor(_core.DropoutDescriptor):
 
 def dropout_get_states_size(handle: Handle) -> int:
     """Bytes of the random states on the handle's device (cudnnDropoutGetStatesSize)."""
+    require(handle, Handle, "handle")
     size = ctypes.c_size_t()
     with _core.ColdCall(handle.library, handle) as call:
         call("cudnnDropoutGetStatesSize", handle, ctypes.byref(size))
@@ -59,6 +60,7 @@ def dropout_get_states_size(handle: Handle) -> int:
 
 def dropout_get_reserve_space_size(x_desc: TensorDescriptor) -> int:
     """Bytes that dropout_forward leaves for dropout_backward (cudnnDropoutGetReserveSpaceSize)."""
+    require(x_desc, TensorDescriptor, "x_desc")
     size = ctypes.c_size_t()
     with _core.ColdCall(x_desc.library) as call:
         call("cudnnDropoutGetReserveSpaceSize", x_desc, ctypes.byref(size))

@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from pycudnn import cudnn, empty, errors, from_numpy
+from pycudnn import CudaContext, cudnn, empty, errors, from_numpy
 
 DTYPES = {
     "float32": (np.dtype(np.float32), 2e-5),
@@ -644,6 +644,45 @@ def test_shapes_that_cudnn_does_not_check(context, rng):
     wide = cudnn.TensorDescriptor((1, 2, 6, 6), "float64", library=bench.library)
     with pytest.raises(errors.NotSupported, match="cannot convert to float64"):
         cudnn.transform_tensor(bench.handle, x_desc, x, wide, x)
+
+
+def test_arguments_of_another_kind_are_type_errors(context, rng):
+    """Also on the cold path, where C would take any pointer."""
+    bench = Bench(context, rng)
+    p = Problem(bench, "plain")
+    handle = bench.handle
+    for call, text in (
+        (lambda: cudnn.get_convolution_forward_algorithm_v7(
+            handle, p.w_desc, p.w_desc, p.conv, p.y_desc), "srcDesc of .* must be a .*, got Filter"),
+        (lambda: cudnn.get_convolution_forward_algorithm_v7(
+            None, p.x_desc, p.w_desc, p.conv, p.y_desc), "handle must be a Handle, got None"),
+        (lambda: cudnn.get_convolution_forward_workspace_size(
+            handle, p.x_desc, 5, p.conv, p.y_desc, 0), "wDesc of .* must be a .*, got 5"),
+        (lambda: cudnn.get_convolution_forward_workspace_size(
+            context.cublas, p.x_desc, p.w_desc, p.conv, p.y_desc, 0), "handle must be a Handle"),
+        (lambda: cudnn.convolution_forward(
+            handle, p.x_desc, None, p.w_desc, None, p.conv, "fast", None, p.y_desc, None),
+         "algo must be an int or an enum's member, got 'fast'"),
+        (lambda: cudnn.Handle(5), "device must be a Device, got 5"),
+        (lambda: cudnn.dropout_get_reserve_space_size(p.w_desc), "x_desc must be a TensorDesc"),
+    ):  # fmt: skip
+        with pytest.raises(TypeError, match=text):
+            call()
+    with pytest.raises(ValueError, match="algo must fit a 32-bit int, got 2147483648"):
+        cudnn.convolution_forward(
+            handle, p.x_desc, None, p.w_desc, None, p.conv, 2**31, None, p.y_desc, None
+        )
+
+
+def test_an_array_of_a_type_that_cudnn_lacks(rng):
+    """Its bytes are not taken for something else."""
+    with CudaContext("reference") as context:
+        bench = Bench(context, rng)
+        desc = bench.desc((1, 2, 3, 4))
+        tanh = cudnn.ActivationDescriptor(cudnn.ActivationMode.TANH, library=bench.library)
+        x = np.zeros((1, 2, 3, 4), np.complex64)
+        with pytest.raises(TypeError, match="x holds elements that cuDNN has no type for"):
+            cudnn.activation_forward(bench.handle, tanh, desc, x, desc, bench.blank(desc))
 
 
 def test_scalars_must_be_numbers(context, rng):
