@@ -653,7 +653,7 @@ def test_arguments_of_another_kind_are_type_errors(context, rng):
     handle = bench.handle
     for call, text in (
         (lambda: cudnn.get_convolution_forward_algorithm_v7(
-            handle, p.w_desc, p.w_desc, p.conv, p.y_desc), "srcDesc of .* must be a .*, got Filter"),
+            handle, p.w_desc, p.w_desc, p.conv, p.y_desc), "srcDesc of .* must be a .*, got F"),
         (lambda: cudnn.get_convolution_forward_algorithm_v7(
             None, p.x_desc, p.w_desc, p.conv, p.y_desc), "handle must be a Handle, got None"),
         (lambda: cudnn.get_convolution_forward_workspace_size(
