@@ -24,8 +24,11 @@ from pycudnn.device import default_backend
 
 try:
     from nvtx import annotate
+
+    HAS_NVTX = True
 except ImportError:
     annotate = contextlib.nullcontext
+    HAS_NVTX = False
 
 DATASET = Path(__file__).parent / "dataset"
 MONITORING_STEP = 200
@@ -290,7 +293,7 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     option(
         "--no-graph",
         action="store_true",
-        help="make each call of a step anew (slower; NVTX then shows the phases)",
+        help="make each call of a step anew (slower); so it is where nvtx is installed, for its ranges",
     )
     options = parser.parse_args(arguments)
 
@@ -376,7 +379,8 @@ def run(
 
     started = time.perf_counter()
     try:
-        captured = None if options.no_graph else CapturedStep(model)
+        call_by_call = options.no_graph or HAS_NVTX  # a graph has no ranges inside
+        captured = None if call_by_call else CapturedStep(model)
         train(model, loader, bar, rate, history, report, captured)
         context.synchronize()
         seconds = time.perf_counter() - started
