@@ -293,7 +293,7 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     option(
         "--no-graph",
         action="store_true",
-        help="make each call of a step anew (slower); so it is where nvtx is installed, for its ranges",
+        help="make each call of a step anew; slower, and always so where nvtx is installed",
     )
     options = parser.parse_args(arguments)
 
