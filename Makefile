@@ -20,7 +20,7 @@ extras = [$(subst $(space),$(comma),$(strip $(1)))]
 
 SOURCES := pyproject.toml setup.py $(wildcard pycudnn/*.pyx pycudnn/*.pxd)
 
-.PHONY: train test lint docs clean
+.PHONY: train test lint clean
 
 train: $(VENV)/ready-train
 	$(RUN) examples/train.py --plot training.png
@@ -45,4 +45,4 @@ $(VENV)/ready-test: $(VENV)/bin/python $(SOURCES)
 	touch $@ $(VENV)/ready-train
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info pycudnn/*.so pycudnn/_*.c
+	rm -rf $(VENV) build dist *.egg-info training.png pycudnn/*.so pycudnn/_*.c

@@ -27,6 +27,7 @@ cdef class Owned(Pinnable):
     cdef void* destroyer
     cdef readonly Library library
     cdef long long serial        # never reused, unlike the pointer
+    cdef tuple settings
 
 
 cdef class Handle(Owned):
@@ -62,6 +63,13 @@ cdef class FilterDescriptor(TensorLike):
     pass
 
 
+cdef struct Axis:
+    long long window        # of a pooling; a filter has its own
+    long long padding
+    long long stride
+    long long dilation
+
+
 cdef struct WorkspaceAnswer:
     long long handle
     long long input
@@ -73,11 +81,13 @@ cdef struct WorkspaceAnswer:
 
 cdef class ConvolutionDescriptor(Owned):
     cdef readonly int ndim
+    cdef Axis axes[MAX_DIMS]
     cdef WorkspaceAnswer answers[3]     # the last one per direction
 
 
 cdef class PoolingDescriptor(Owned):
     cdef readonly int ndim
+    cdef Axis axes[MAX_DIMS]
     cdef long long fitting_input        # serials of the last pair whose shapes fit
     cdef long long fitting_output
 

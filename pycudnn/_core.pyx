@@ -10,6 +10,7 @@ code drives the real libraries and the reference library.
 import ctypes
 import warnings
 
+from cpython.number cimport PyNumber_Index
 from cpython.object cimport PyObject
 from cpython.pythread cimport (
     PyThread_acquire_lock,
@@ -19,6 +20,7 @@ from cpython.pythread cimport (
     PyThread_type_lock,
 )
 from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.limits cimport INT_MAX
 from libc.stdint cimport uintptr_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memset
@@ -193,6 +195,26 @@ cdef class Owned(Pinnable):
         if self.pointer != NULL and not finalizing():
             bury(self.pointer, self.destroyer, NULL)
 
+    def _set_once(self, dict settings not None):
+        """Remember the settings, by which descriptors compare (private)."""
+        self.settings = tuple(settings.items())
+
+    def __eq__(self, other):
+        """Descriptors of one kind and library with equal settings; a handle equals itself only."""
+        cdef Owned that
+        if self is other:
+            return True
+        if type(self) is not type(other):
+            return NotImplemented
+        that = <Owned> other
+        return (self.settings is not None and self.library is that.library
+                and self.settings == that.settings)
+
+    def __hash__(self):
+        if self.settings is None:
+            return object.__hash__(self)
+        return hash((type(self), self.settings))
+
     def __reduce__(self):
         raise TypeError(f"a {type(self).__name__} owns a C object and cannot be pickled")
 
@@ -352,8 +374,11 @@ cdef class ConvolutionDescriptor(Owned):
 
     c_type = "cudnnConvolutionDescriptor_t"
 
-    def _set_ndim(self, int ndim):
-        self.ndim = ndim
+    def _remember(self, padding, stride, dilation):
+        cdef int axis
+        self.ndim = len(padding)
+        for axis in range(self.ndim):
+            self.axes[axis] = Axis(1, padding[axis], stride[axis], dilation[axis])
 
 
 cdef class PoolingDescriptor(Owned):
@@ -361,8 +386,11 @@ cdef class PoolingDescriptor(Owned):
 
     c_type = "cudnnPoolingDescriptor_t"
 
-    def _set_ndim(self, int ndim):
-        self.ndim = ndim
+    def _remember(self, window, padding, stride):
+        cdef int axis
+        self.ndim = len(window)
+        for axis in range(self.ndim):
+            self.axes[axis] = Axis(window[axis], padding[axis], stride[axis], 1)
 
 
 cdef class ActivationDescriptor(Owned):
@@ -549,12 +577,15 @@ cdef double number(object value, str name) except? -1.0:
         return value
     except TypeError:
         raise TypeError(f"{name} must be a real number, got {value!r}") from None
+    except OverflowError:
+        raise ValueError(f"{name} must fit a double, got a number of "
+                         f"{len(str(value))} digits") from None
 
 
 cdef int as_int(object value, str name) except? -1:
     """An enum's number, with an error that names the argument."""
     try:
-        return value
+        return PyNumber_Index(value)
     except TypeError:
         raise TypeError(f"{name} must be an int or an enum's member, got {value!r}") from None
     except OverflowError:
@@ -709,6 +740,7 @@ def get_convolution_forward_output_dim(ConvolutionDescriptor conv not None,
         use(&frame, x_desc)
         use(&frame, w_desc)
         check_ranks(conv, x_desc, w_desc)
+        check_window(conv, conv.axes, x_desc, w_desc)
         count = x_desc.ndim
         if count == 4:
             function = "cudnnGetConvolution2dForwardOutputDim"
@@ -748,6 +780,7 @@ def get_pooling_forward_output_dim(PoolingDescriptor pooling not None,
         if count != pooling.ndim + 2:
             raise ValueError(f"x_desc has {count} dimensions, {pooling!r} needs "
                              f"{pooling.ndim + 2}: N, C and {pooling.ndim} spatial ones")
+        check_window(pooling, pooling.axes, x_desc, None)
         if count == 4:
             function = "cudnnGetPooling2dForwardOutputDim"
             status = (<cudnnGetPooling2dForwardOutputDim_fn> pooling.library.get(
@@ -762,6 +795,24 @@ def get_pooling_forward_output_dim(PoolingDescriptor pooling not None,
         return output_shape(dims, count, pooling, x_desc)
     finally:
         end(&frame)
+
+
+cdef int check_window(Owned operation, Axis* axes, TensorDescriptor x_desc,
+                      FilterDescriptor w_desc) except -1:
+    """The output size in 64 bits: cuDNN computes it in 32 and lets it overflow in silence."""
+    cdef long long reach, size
+    cdef int axis
+    for axis in range(x_desc.ndim - 2):
+        reach = axes[axis].window if w_desc is None else w_desc.dims[axis + 2]
+        reach = (reach - 1) * axes[axis].dilation + 1
+        size = x_desc.dims[axis + 2] + 2 * axes[axis].padding
+        if reach > size:
+            raise ValueError(f"{operation!r}: window {reach} > padded input {size} "
+                             f"in dimension {axis + 2} of {x_desc!r}")
+        if 1 + (size - reach) // axes[axis].stride > INT_MAX:
+            raise ValueError(f"{operation!r}: the output of {x_desc!r} has more than {INT_MAX} "
+                             f"elements in dimension {axis + 2}")
+    return 0
 
 
 cdef tuple output_shape(int* dims, int count, Owned operation, TensorDescriptor x_desc):

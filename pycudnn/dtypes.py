@@ -37,6 +37,8 @@ def to_data_type(dtype: Any, name: str = "dtype") -> DataType:
     if isinstance(dtype, DataType):
         return dtype
     try:
+        if dtype is None:  # NumPy takes it for float64
+            raise TypeError
         return _CODES[BFLOAT16 if dtype == "bfloat16" else np.dtype(dtype)]
     except (TypeError, KeyError):
         known = ", ".join(str(known) for known in _CODES)

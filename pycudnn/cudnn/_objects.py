@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from pycudnn import _core
 from pycudnn.abi.cudnn_enums import CUDNN_DIM_MAX
 from pycudnn.abi.types import ctypes_type
+from pycudnn.errors import StatusError
 from pycudnn.libraries import Library
 
 INT_MAX = 2**31 - 1
@@ -19,11 +20,16 @@ E = TypeVar("E", bound=IntEnum)
 
 
 def construct(
-    owned: _core.Owned, library: Library, noun: str, set_up: Callable[[_core.ColdCall], None]
+    owned: _core.Owned,
+    library: Library,
+    noun: str,
+    settings: dict[str, Any],
+    set_up: Callable[[_core.ColdCall], None],
 ) -> None:
     """Create the C object of a descriptor, set it, and free it again if setting fails.
 
-    ``noun`` is the C name without verb: cudnnCreate<noun>, cudnnDestroy<noun>.
+    ``noun`` is the C name without verb: cudnnCreate<noun>, cudnnDestroy<noun>. ``settings`` are the
+    constructor's, for comparing descriptors and for the error of a set that the library refuses.
     """
     pointer = ctypes_type(f"cudnn{noun}_t")()
     with _core.ColdCall(library) as call:
@@ -31,9 +37,16 @@ def construct(
         owned._own(library, ctypes.cast(pointer, ctypes.c_void_p).value, f"cudnnDestroy{noun}")
         try:
             set_up(call)
+        except StatusError as error:
+            owned.close()
+            given = [f"{name}: {value!r}" for name, value in settings.items()]
+            raise type(error)(
+                error.function, error.status, error.status_name, error.last_error, given
+            ) from None
         except BaseException:
             owned.close()
             raise
+    owned._set_once(settings)
 
 
 def require(value: Any, kind: type, name: str) -> None:

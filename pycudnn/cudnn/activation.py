@@ -43,7 +43,8 @@ class ActivationDescriptor(_core.ActivationDescriptor):
                 call("cudnnSetActivationDescriptorSwishBeta", self, coefficient)
             self._set_mode(mode)
 
-        construct(self, found, "ActivationDescriptor", set_up)
+        settings = {"mode": mode, "coefficient": coefficient, "nan_propagation": nan}
+        construct(self, found, "ActivationDescriptor", settings, set_up)
 
     def _read(self) -> tuple[ActivationMode, NanPropagation, float]:
         mode, nan, coefficient = ctypes.c_int(), ctypes.c_int(), ctypes.c_double()

@@ -68,9 +68,14 @@ class ConvolutionDescriptor(_core.ConvolutionDescriptor):
             call("cudnnSetConvolutionGroupCount", self, groups)
             call("cudnnSetConvolutionMathType", self, math_type)
             call("cudnnSetConvolutionReorderType", self, reorder_type)
-            self._set_ndim(count)
+            self._remember(pads, strides, dilations)
 
-        construct(self, found, "ConvolutionDescriptor", set_up)
+        settings = {
+            "padding": pads, "stride": strides, "dilation": dilations, "mode": mode,
+            "compute_type": computed_in, "groups": groups, "math_type": math_type,
+            "reorder_type": reorder_type,
+        }  # fmt: skip
+        construct(self, found, "ConvolutionDescriptor", settings, set_up)
 
     def replace(self, **changes: Any) -> ConvolutionDescriptor:
         """A new descriptor that differs in the given constructor arguments."""

@@ -41,7 +41,8 @@ class DropoutDescriptor(_core.DropoutDescriptor):
                     self, handle, self.probability, address, size, self.seed,
                 )  # fmt: skip
 
-        construct(self, handle.library, "DropoutDescriptor", set_up)
+        settings = {"probability": probability, "seed": seed, "states": states.address}
+        construct(self, handle.library, "DropoutDescriptor", settings, set_up)
 
     def __repr__(self) -> str:
         if self.closed:

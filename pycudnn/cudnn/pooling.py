@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from pycudnn import _core
 from pycudnn.abi.cudnn_enums import CUDNN_DIM_MAX, NanPropagation, PoolingMode
-from pycudnn.cudnn._objects import construct, int_array, integers, member
+from pycudnn.cudnn._objects import construct, int_array, integer, integers, member
 from pycudnn.libraries import Library, find_library
 
 _MAX_SPATIAL = CUDNN_DIM_MAX - 2
@@ -33,7 +33,8 @@ class PoolingDescriptor(_core.PoolingDescriptor):
         ndim: int | None = None,
         library: Library | str | None = None,
     ) -> None:
-        count = ndim or (2 if isinstance(window, int) else len(window))
+        axes = len(integers(window, "window", 1)) if isinstance(window, Iterable) else 2
+        count = axes if ndim is None else integer(ndim, "ndim", 2, _MAX_SPATIAL)
         if not 2 <= count <= _MAX_SPATIAL:
             raise ValueError(f"window must have 2 to {_MAX_SPATIAL} axes, got {window!r}")
         windows = integers(window, "window", 1, count)
@@ -48,9 +49,13 @@ class PoolingDescriptor(_core.PoolingDescriptor):
         def set_up(call: _core.ColdCall) -> None:
             arrays = [int_array(values) for values in (windows, pads, strides)]
             call("cudnnSetPoolingNdDescriptor", self, mode, nan, count, *arrays)
-            self._set_ndim(count)
+            self._remember(windows, pads, strides)
 
-        construct(self, found, "PoolingDescriptor", set_up)
+        settings = {
+            "window": windows, "mode": mode, "padding": pads, "stride": strides,
+            "nan_propagation": nan,
+        }  # fmt: skip
+        construct(self, found, "PoolingDescriptor", settings, set_up)
 
     def _read(self) -> tuple[PoolingMode, NanPropagation, tuple[tuple[int, ...], ...]]:
         mode, nan, count = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()

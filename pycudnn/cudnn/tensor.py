@@ -66,7 +66,11 @@ class TensorDescriptor(_core.TensorDescriptor):
             call("cudnnGetTensorSizeInBytes", self, ctypes.byref(size))
             self._lay_out(data_type, *read_back, dtypes.item_bytes(data_type), size.value)
 
-        construct(self, found, "TensorDescriptor", set_up)
+        settings = {"shape": dims, "dtype": data_type}
+        # However the strides were given, it is they that count.
+        settings |= {"format": layout} if steps is None else {"strides": steps}
+        construct(self, found, "TensorDescriptor", settings, set_up)
+        self._set_once({"shape": self.shape, "dtype": data_type, "strides": self.strides})
 
     @classmethod
     def like(
@@ -127,7 +131,8 @@ class FilterDescriptor(_core.FilterDescriptor):
             strides = _filter_strides(read_back, self.format)
             self._lay_out(data_type, read_back, strides, dtypes.item_bytes(data_type), size.value)
 
-        construct(self, found, "FilterDescriptor", set_up)
+        settings = {"shape": dims, "dtype": data_type, "format": self.format}
+        construct(self, found, "FilterDescriptor", settings, set_up)
 
     @property
     def dtype(self) -> np.dtype[Any] | DataType:

@@ -71,6 +71,7 @@ def test_packed_tensors_hold_what_numpy_holds(shape, data_type):
         ({"shape": "abcd"}, TypeError, "shape must be an int"),
         ({"shape": (1, 2, 3, 4), "dtype": "complex64"}, TypeError, "dtype must be"),
         ({"shape": (1, 2, 3, 4), "dtype": object()}, TypeError, "dtype must be"),
+        ({"shape": (1, 2, 3, 4), "dtype": None}, TypeError, "dtype must be .* got None"),
         ({"shape": (1, 2, 3, 4), "format": 9}, ValueError, "format must be a TensorFormat: NCHW"),
         ({"shape": (1, 2, 3, 4), "strides": (1, 2, 3)}, ValueError, "strides must be"),
         ({"shape": (1, 2, 3, 4), "strides": (24, 12, -4, 1)}, ValueError, r"strides\[2\].*got -4"),
@@ -169,7 +170,7 @@ def test_d4_three_dimensions_are_refused(library):
 def test_d7_window_larger_than_input(library):
     x_desc = cudnn.TensorDescriptor((1, 1, 2, 2), library=library)
     pooling = cudnn.PoolingDescriptor(7, library=library)
-    with pytest.raises((ValueError, errors.CudnnBadParam)):
+    with pytest.raises(ValueError, match="window 7 > padded input 2 in dimension 2"):
         cudnn.get_pooling_forward_output_dim(pooling, x_desc)
 
 
@@ -213,6 +214,73 @@ def test_h2_close_twice_and_use_after_close(library):
             _ = descriptor.address
         with pytest.raises(ValueError, match="closed"), descriptor:
             pass
+
+
+def test_equality_is_that_of_the_settings(library):
+    def tensor(*arguments, **options):
+        return cudnn.TensorDescriptor(*arguments, **options, library=library)
+
+    shape = (2, 3, 4, 5)
+    assert tensor(shape) == tensor(shape, "float32", strides=(60, 20, 5, 1))
+    assert hash(tensor(shape)) == hash(tensor(shape))
+    assert tensor(shape) != tensor(shape, "float16")
+    assert tensor(shape) != tensor(shape, format=cudnn.TensorFormat.NHWC)
+    assert tensor(shape) != tensor((2, 3, 5, 4))
+    assert tensor(shape) != shape
+    assert tensor((4, 3, 2, 2)) != cudnn.FilterDescriptor((4, 3, 2, 2), library=library)
+    for kind, first, second in (
+        (cudnn.FilterDescriptor, {"shape": (4, 3, 2, 2)}, {"shape": (4, 3, 2, 1)}),
+        (cudnn.ConvolutionDescriptor, {"padding": 1}, {"padding": 1, "groups": 2}),
+        (cudnn.PoolingDescriptor, {"window": 2}, {"window": 2, "stride": 1}),
+        (cudnn.ActivationDescriptor, {"mode": 1}, {"mode": 2}),
+    ):
+        assert kind(**first, library=library) == kind(**first, library=library)
+        assert kind(**first, library=library) != kind(**second, library=library)
+    with cudnn.Handle(library="reference") as handle:
+        assert handle == handle
+        assert len({handle}) == 1
+
+
+@pytest.mark.library
+def test_descriptors_of_two_libraries_differ():
+    one, other = (cudnn.PoolingDescriptor(2, library=name) for name in ("cuda", "reference"))
+    assert one != other
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"dilation": 2**31 - 1}, "window 4294967295 > padded input 5"),
+        ({"padding": 2**31 - 1}, "output of .* has more than 2147483647 elements in dimension 2"),
+        ({"padding": (0, 1), "dilation": (1, 2)}, None),
+    ],
+)
+def test_output_sizes_do_not_overflow(library, settings, text):
+    """cuDNN computes them in 32 bits and reports success."""
+    conv = cudnn.ConvolutionDescriptor(**settings, library=library)
+    x_desc = cudnn.TensorDescriptor((1, 3, 5, 5), library=library)
+    w_desc = cudnn.FilterDescriptor((2, 3, 3, 3), library=library)
+    if text is None:
+        assert cudnn.get_convolution_forward_output_dim(conv, x_desc, w_desc) == (1, 2, 3, 3)
+        return
+    with pytest.raises(ValueError, match=text):
+        cudnn.get_convolution_forward_output_dim(conv, x_desc, w_desc)
+
+
+def test_a_refused_set_shows_what_was_given(library):
+    with pytest.raises(errors.CudnnError) as caught:
+        cudnn.TensorDescriptor((1, 3, 2, 2), "int64", format=2, library=library)
+    assert "shape: (1, 3, 2, 2)" in caught.value.arguments
+    assert "INT64" in str(caught.value)
+
+
+def test_numpy_integers_are_integers(library):
+    pooling = cudnn.PoolingDescriptor(np.int64(2), stride=np.int32(1), library=library)
+    assert (pooling.window, pooling.stride) == ((2, 2), (1, 1))
+    with pytest.raises(TypeError, match="window must be an int, got 2.0"):
+        cudnn.PoolingDescriptor(2.0, library=library)
+    with pytest.raises(ValueError, match=r"ndim must be in \[2, 6\], got 0"):
+        cudnn.PoolingDescriptor(2, ndim=0, library=library)
 
 
 def test_a_descriptor_is_set_once(library):
