@@ -11,7 +11,7 @@ import argparse
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ import numpy as np
 from layers import MNIST, CapturedStep, Conv2D, CudaContext, Network
 from layers.models import MODELS
 from pycudnn.device import default_backend
+from pycudnn.errors import PycudnnError
 
 try:
     from nvtx import annotate
@@ -242,20 +243,34 @@ def progress(steps: range) -> Any:
     return tqdm(steps, unit="step", disable=None, leave=False)
 
 
-def positive_int(text: str) -> int:
-    """Read an option that is a count; ValueError below 1."""
-    value = int(text)
-    if value < 1:
-        raise ValueError
-    return value
+def at_least(least: float, kind: type = int, above: bool = False) -> Callable[[str], Any]:
+    """Make the reader of an option: a finite number of at least ``least``, or above it."""
+
+    def read(text: str) -> Any:
+        bound = f"{'above' if above else 'at least'} {least:g}"
+        try:
+            value = kind(text)
+        except ValueError:
+            noun = "a whole number" if kind is int else "a number"
+            raise argparse.ArgumentTypeError(f"must be {noun} {bound}, got {text!r}") from None
+        if not (least < value if above else least <= value) or value == float("inf"):
+            raise argparse.ArgumentTypeError(f"must be {bound}, got {text}")
+        return value
+
+    return read
 
 
-def positive_float(text: str) -> float:
-    """Read an option that is a positive number; ValueError for another."""
-    value = float(text)
-    if not 0 < value < float("inf"):
-        raise ValueError
-    return value
+class UsageError(Exception):
+    """An option names something that cannot be used."""
+
+
+@contextlib.contextmanager
+def blaming(option: str) -> Iterator[None]:
+    """Say which option an error comes from."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError, PycudnnError) as error:
+        raise UsageError(f"{option}: {error}") from error
 
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -267,20 +282,26 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     option("--model", choices=MODELS, default="lenet")
     option("--backend", choices=("auto", "cuda", "reference"), default="auto")
     lengths = parser.add_mutually_exclusive_group()
-    lengths.add_argument("--steps", type=positive_int, help="training steps (GPU: 1600, ann 2400)")
+    lengths.add_argument("--steps", type=at_least(1), help="training steps (GPU: 1600, ann 2400)")
     lengths.add_argument(
-        "--epochs", type=positive_float, help="epochs in place of steps (reference: 1)"
+        "--epochs",
+        type=at_least(0, float, above=True),
+        help="epochs in place of steps (reference: 1)",
     )
     option(
-        "--batch-size", type=positive_int, help="256 where steps are counted, 64 where epochs are"
+        "--batch-size", type=at_least(1), help="256 where steps are counted, 64 where epochs are"
     )
-    option("--learning-rate", type=float, help="lenet 0.1, lenet-printed 0.05, ann 0.5")
+    option(
+        "--learning-rate",
+        type=at_least(0, float),
+        help="lenet 0.1, lenet-printed 0.05, ann 0.5",
+    )
     option(
         "--lr-decay",
-        type=float,
+        type=at_least(0, float),
         help="d in rate / (1 + d * step): 5e-4, or 2e-3 where epochs are counted",
     )
-    option("--seed", type=int, help="fixes initial weights and the order of the images")
+    option("--seed", type=at_least(0), help="fixes initial weights and the order of the images")
     option("--dataset", type=Path, default=DATASET, metavar="DIR")
     option("--pretrained", type=Path, metavar="FILE", help="start from this saved state")
     option("--save", type=Path, metavar="FILE", help="FILE.safetensors, or a directory")
@@ -319,6 +340,12 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
         _require("safetensors", "--save FILE.safetensors", parser)
     if options.plot is not None:
         _require("matplotlib", "--plot", parser)
+        if options.plot.suffix != ".png":
+            parser.error(f"--plot {options.plot}: must be a .png file")
+    for name in ("save", "plot"):
+        path = getattr(options, name)
+        if path is not None and not path.absolute().parent.is_dir():
+            parser.error(f"--{name} {path}: there is no folder {path.parent}")
     return options
 
 
@@ -331,15 +358,21 @@ def _require(package: str, option: str, parser: argparse.ArgumentParser) -> None
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Train, save, test and plot; returns the exit status, 130 after Ctrl-C."""
+    """Train, save, test and plot; returns the exit status: 2 for bad options, 130 after Ctrl-C."""
     options = parse_arguments(arguments)
     print("== MNIST training with cuDNN ==")
     if options.backend == "reference":
         print("No GPU is used: the reference library (NumPy) computes.")
     try:
-        with CudaContext(options.backend) as context:
+        with blaming(f"--backend {options.backend}"):
+            made = CudaContext(options.backend)
+        with made as context:
             run(options, context)
+    except UsageError as error:
+        print(f"train.py: error: {error}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
         return 130
     print("Done.")
     return 0
@@ -354,7 +387,8 @@ def run(
     loader = MNIST(
         options.dataset, context=context, seed=options.seed, as_printed=options.as_printed
     )
-    loader.train(options.batch_size, shuffle=True)
+    with blaming("--dataset"):
+        loader.train(options.batch_size, shuffle=True)
     steps = options.steps or max(1, round(options.epochs * loader.steps_per_epoch))
     say(f"loaded {len(loader):,} images from {options.dataset}")
 
@@ -410,11 +444,14 @@ def build(options: argparse.Namespace, context: CudaContext, loader: MNIST) -> N
     """Make the network with its weights, for which it must have seen one input."""
     model = MODELS[options.model](options.seed)
     model.cuda(context)
-    if options.pretrained is not None:
-        model.load_pretrain(options.pretrained)
     loader.get_batch()
     loader.get_data().to("cuda")
-    model.forward(loader.get_data())
+    if options.pretrained is None:
+        model.forward(loader.get_data())
+    else:
+        with blaming(f"--pretrained {options.pretrained}"):
+            model.load_pretrain(options.pretrained)
+            model.forward(loader.get_data())
     if options.as_printed and options.pretrained is None:
         narrow_initial_weights(model)
     return model

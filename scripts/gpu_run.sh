@@ -21,6 +21,9 @@ step "$python" -m pytest -q -p no:cacheprovider
 if command -v compute-sanitizer >/dev/null; then
     step compute-sanitizer --tool memcheck --report-api-errors no --error-exitcode 9 \
         "$python" examples/train.py --backend cuda --steps 1
+else
+    echo "== failed: compute-sanitizer is not on the PATH, so no step was checked for memory errors"
+    failed=1
 fi
 step "$python" examples/convolution_by_hand.py --backend cuda --output "$output"
 for benchmark in call_overhead train_step accuracy; do

@@ -65,11 +65,6 @@ class _ThreadState(threading.local):
 _thread = _ThreadState()
 
 
-def set_last_error(text: str) -> None:
-    """Keep `text` for this thread's next ``cudnnGetLastErrorString``."""
-    _thread.last_error = text
-
-
 def take_last_error() -> str:
     """This thread's last error text; reading clears it, as in cuDNN."""
     text, _thread.last_error = _thread.last_error, ""

@@ -242,3 +242,34 @@ def test_a_missing_package_ends_before_the_training(package, options, capsys, mo
     with pytest.raises(SystemExit):
         train.parse_arguments(["--backend", "reference", *options])
     assert f"needs the package {package}: pip install {package}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--steps", "0"], "--steps: must be at least 1, got 0"),
+        (["--steps", "two"], "--steps: must be a whole number at least 1, got 'two'"),
+        (["--epochs", "0"], "--epochs: must be above 0, got 0"),
+        (["--learning-rate", "nan"], "--learning-rate: must be at least 0, got nan"),
+        (["--learning-rate", "-1"], "--learning-rate: must be at least 0, got -1"),
+        (["--lr-decay", "-1"], "--lr-decay: must be at least 0, got -1"),
+        (["--seed", "-1"], "--seed: must be at least 0, got -1"),
+        (["--save", "missing/folder/a.safetensors"], "there is no folder missing/folder"),
+        (["--plot", "missing/p.png"], "there is no folder missing"),
+        (["--plot", "p.xyz"], "must be a .png file"),
+        (["--dataset", "missing"], "--dataset: no train-images"),
+        (["--pretrained", "missing.bin"], "--pretrained missing.bin: no pretrained"),
+    ],
+)
+def test_bad_options_are_one_line_without_traceback(arguments, text):
+    """One line that names the option, and no traceback."""
+    done = subprocess.run(
+        [sys.executable, train.__file__, "--backend", "reference", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert done.returncode == 2
+    assert text in done.stderr
+    assert "Traceback" not in done.stderr
