@@ -25,6 +25,7 @@ cdef class Pinnable:
 cdef class Owned(Pinnable):
     cdef void* pointer
     cdef void* destroyer
+    cdef void* context           # CUcontext that freeing needs, NULL for a descriptor
     cdef readonly Library library
     cdef long long serial        # never reused, unlike the pointer
     cdef tuple settings
@@ -32,7 +33,6 @@ cdef class Owned(Pinnable):
 
 cdef class Handle(Owned):
     cdef void* lock
-    cdef void* context           # CUcontext, NULL on the reference side
     cdef bint context_pushed
     cdef readonly object device
     cdef object current_stream
@@ -109,7 +109,6 @@ cdef class Buffer(Pinnable):
     cdef readonly bint writable
     cdef readonly object owner          # foreign memory only: whoever keeps it alive
     cdef readonly object last_stream
-    cdef readonly list earlier_streams
 
 
 cdef struct Frame:

@@ -99,7 +99,6 @@ class Buffer(Pinnable):
     writable: bool
     owner: Any
     last_stream: Any
-    earlier_streams: list[Any] | None
     def _set(
         self,
         address: int,

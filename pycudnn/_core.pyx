@@ -180,9 +180,9 @@ cdef class Owned(Pinnable):
         if pointer == NULL:
             return 0
         if captures:
-            bury(pointer, self.destroyer, NULL)
+            bury(pointer, self.destroyer, self.context)
         else:
-            destroy(pointer, self.destroyer, NULL)
+            destroy(pointer, self.destroyer, self.context)
         return 0
 
     @property
@@ -193,7 +193,7 @@ cdef class Owned(Pinnable):
 
     def __dealloc__(self):
         if self.pointer != NULL and not finalizing():
-            bury(self.pointer, self.destroyer, NULL)
+            bury(self.pointer, self.destroyer, self.context)
 
     def _set_once(self, dict settings not None):
         """Remember the settings, by which descriptors compare (private)."""
@@ -276,25 +276,11 @@ cdef class Handle(Owned):
         self.ready()
         return self.current_stream
 
-    cdef int finish(self) except -1:
-        cdef void* pointer = self.pointer
-        self.pointer = NULL
-        if pointer == NULL:
-            return 0
-        if captures:
-            bury(pointer, self.destroyer, self.context)
-        else:
-            destroy(pointer, self.destroyer, self.context)
-        return 0
-
     def __del__(self):
         if self.pointer != NULL and not finalizing():
             warnings.warn(f"unclosed {self!r}", ResourceWarning, stacklevel=2, source=self)
 
     def __dealloc__(self):
-        if self.pointer != NULL and not finalizing():
-            bury(self.pointer, self.destroyer, self.context)
-            self.pointer = NULL
         if self.lock != NULL:
             PyThread_free_lock(<PyThread_type_lock> self.lock)
 
@@ -445,15 +431,7 @@ cdef class Buffer(Pinnable):
         pass
 
     def _used_on(self, stream):
-        """Work on this memory was queued on a stream: freeing must wait for it."""
-        if self.last_stream is stream:
-            return
-        if self.last_stream is not None:
-            if self.earlier_streams is None:
-                self.earlier_streams = []
-            if stream in self.earlier_streams:
-                self.earlier_streams.remove(stream)
-            self.earlier_streams.append(self.last_stream)
+        """Work on this memory was queued on a stream; a subclass has freeing wait for it."""
         self.last_stream = stream
 
 
@@ -496,10 +474,17 @@ cdef int use(Frame* frame, Owned owned) except -1:
 
 
 cdef int end(Frame* frame) except -1:
+    try:
+        if frame.foreign:
+            keep_foreign(frame)
+    finally:
+        unpin(frame)
+    return 0
+
+
+cdef int unpin(Frame* frame) except -1:
     cdef int index
     cdef Pinnable item
-    if frame.foreign:
-        keep_foreign(frame)
     for index in range(frame.count):
         item = <Pinnable> frame.pinned[index]
         item.pins -= 1
@@ -649,9 +634,6 @@ cdef class ColdCall:
             return <size_t> tensor(&self.frame, descriptor, value, name, writes)
         return <size_t> operand(&self.frame, value, name, writes, needed, -1, None)
 
-    def _argument_name(self, str function, int index):
-        return abi.prototype(self.library.name, function).arguments[index].name
-
     def _refuse(self, str function, int index, argument):
         declared = abi.prototype(self.library.name, function).arguments[index]
         raise TypeError(f"{declared.name} of {function} must be a {declared.type}, "
@@ -669,7 +651,7 @@ cdef class ColdCall:
                 if HANDLES[argument.c_type] is not wanted:
                     self._refuse(function, index, argument)
                 converted[index] = ctypes.cast(<size_t> (<Owned> argument).pointer, wanted)
-                owned.append((self._argument_name(function, index), argument))
+                owned.append((index, argument))
             elif wanted in HANDLE_TYPES:
                 self._refuse(function, index, argument)
         if self.handle is not None:
@@ -681,7 +663,9 @@ cdef class ColdCall:
             if self.handle is not None:
                 leave(self.handle)
         if status != 0:
-            fail(self.library, function, status, tuple(owned))
+            declared = abi.prototype(self.library.name, function).arguments
+            fail(self.library, function, status,
+                 tuple([(declared[index].name, argument) for index, argument in owned]))
 
 
 # ---- cuDNN compute calls -------------------------------------------------------------------------
@@ -720,6 +704,7 @@ cdef enum Slot:
     POOLING_BACKWARD
     DROPOUT_FORWARD
     DROPOUT_BACKWARD
+    RESERVE_SPACE
 
 
 def get_convolution_forward_output_dim(ConvolutionDescriptor conv not None,
@@ -756,7 +741,7 @@ def get_convolution_forward_output_dim(ConvolutionDescriptor conv not None,
         if status != 0:
             fail(conv.library, function, status,
                  (("conv", conv), ("x_desc", x_desc), ("w_desc", w_desc)))
-        return output_shape(dims, count, conv, x_desc)
+        return tuple([dims[axis] for axis in range(count)])
     finally:
         end(&frame)
 
@@ -770,7 +755,7 @@ def get_pooling_forward_output_dim(PoolingDescriptor pooling not None,
     """
     cdef Frame frame
     cdef int dims[MAX_DIMS]
-    cdef int status, count
+    cdef int status, axis, count
     cdef str function
     begin(&frame, pooling.library, None)
     try:
@@ -792,7 +777,7 @@ def get_pooling_forward_output_dim(PoolingDescriptor pooling not None,
                 POOLING_OUTPUT_ND, function))(pooling.pointer, x_desc.pointer, count, dims)
         if status != 0:
             fail(pooling.library, function, status, (("pooling", pooling), ("x_desc", x_desc)))
-        return output_shape(dims, count, pooling, x_desc)
+        return tuple([dims[axis] for axis in range(count)])
     finally:
         end(&frame)
 
@@ -815,17 +800,6 @@ cdef int check_window(Owned operation, Axis* axes, TensorDescriptor x_desc,
     return 0
 
 
-cdef tuple output_shape(int* dims, int count, Owned operation, TensorDescriptor x_desc):
-    cdef int axis
-    for axis in range(count):
-        if dims[axis] < 1:
-            raise ValueError(
-                f"{operation!r}: the window is larger than the padded input {x_desc.shape} "
-                f"in dimension {axis}"
-            )
-    return tuple([dims[axis] for axis in range(count)])
-
-
 cdef int check_ranks(ConvolutionDescriptor conv, TensorLike x_desc, TensorLike w_desc) except -1:
     if x_desc.ndim == conv.ndim + 2 and w_desc.ndim == x_desc.ndim:
         return 0
@@ -837,7 +811,8 @@ cdef int check_ranks(ConvolutionDescriptor conv, TensorLike x_desc, TensorLike w
 
 
 cdef int workspace_size(ConvolutionDescriptor conv, int direction, CudnnHandle handle,
-                        TensorLike first, TensorLike second, TensorLike third, int algorithm,
+                        TensorLike first, str first_name, TensorLike second, str second_name,
+                        TensorLike third, str third_name, int algorithm,
                         size_t* needed) except -1:
     """Bytes that an algorithm needs; the last answer per direction is remembered."""
     cdef WorkspaceAnswer* answer = &conv.answers[direction]
@@ -865,8 +840,8 @@ cdef int workspace_size(ConvolutionDescriptor conv, int direction, CudnnHandle h
         leave(handle)
     if status != 0:
         fail(handle.library, function, status,
-             (("first", first), ("second", second), ("conv", conv), ("third", third),
-              ("algo", algorithm)))
+             ((first_name + "_desc", first), (second_name + "_desc", second), ("conv", conv),
+              (third_name + "_desc", third), ("algo", algorithm)))
     answer[0] = WorkspaceAnswer(handle.serial, first.serial, second.serial, third.serial,
                                 algorithm, needed[0])
     return 0
@@ -913,7 +888,8 @@ cdef int convolve(int direction, str function, CudnnHandle handle,
         a_data = tensor(&frame, a_desc, a, a_name, False)
         b_data = tensor(&frame, b_desc, b, b_name, False)
         c_data = tensor(&frame, c_desc, c, c_name, True)
-        workspace_size(conv, direction, handle, a_desc, b_desc, c_desc, algo, &needed)
+        workspace_size(conv, direction, handle, a_desc, a_name, b_desc, b_name, c_desc, c_name, algo,
+                       &needed)
         space = scratch(&frame, workspace, needed, &space_bytes)
         scale(&scalars, alpha, beta, c_desc.dtype)
         call = <cudnnConvolutionForward_fn> handle.library.get(
@@ -1013,7 +989,8 @@ def convolution_bias_activation_forward(
         z_data = tensor(&frame, z_desc, z, "z", False)
         bias_data = tensor(&frame, bias_desc, bias, "bias", False)
         y_data = tensor(&frame, y_desc, y, "y", True)
-        workspace_size(conv, FORWARD, handle, x_desc, w_desc, y_desc, algorithm, &needed)
+        workspace_size(conv, FORWARD, handle, x_desc, "x", w_desc, "w", y_desc, "y", algorithm,
+                       &needed)
         space = scratch(&frame, workspace, needed, &space_bytes)
         scale(&scalars, alpha1, alpha2, y_desc.dtype)
         call = <cudnnConvolutionBiasActivationForward_fn> handle.library.get(
@@ -1034,10 +1011,6 @@ def convolution_bias_activation_forward(
         end(&frame)
 
 
-ctypedef int (*map_fn)(void*, const void*, const void*, const void*, const void*, const void*,
-                       void*) noexcept nogil
-
-
 cdef int map_tensor(int slot, str function, CudnnHandle handle, TensorDescriptor a_desc, a,
                     str a_name, TensorDescriptor c_desc, c, str c_name, alpha, beta) except -1:
     """f(handle, alpha, aDesc, A, beta, cDesc, C): the shape that three functions share."""
@@ -1046,7 +1019,7 @@ cdef int map_tensor(int slot, str function, CudnnHandle handle, TensorDescriptor
     cdef void* a_data
     cdef void* c_data
     cdef int status
-    cdef map_fn call
+    cdef cudnnAddTensor_fn call
     begin(&frame, handle.library, handle)
     try:
         use(&frame, a_desc)
@@ -1054,7 +1027,7 @@ cdef int map_tensor(int slot, str function, CudnnHandle handle, TensorDescriptor
         a_data = tensor(&frame, a_desc, a, a_name, False)
         c_data = tensor(&frame, c_desc, c, c_name, True)
         scale(&scalars, alpha, beta, a_desc.dtype)
-        call = <map_fn> handle.library.get(slot, function)
+        call = <cudnnAddTensor_fn> handle.library.get(slot, function)
         with nogil:
             enter(handle)
             status = call(handle.pointer, scalars.alpha, a_desc.pointer, a_data, scalars.beta,
@@ -1097,9 +1070,6 @@ def transform_tensor(CudnnHandle handle not None, TensorDescriptor x_desc not No
                alpha, beta)
 
 
-ctypedef int (*rescale_fn)(void*, const void*, void*, const void*) noexcept nogil
-
-
 cdef int rescale(int slot, str function, CudnnHandle handle, TensorDescriptor y_desc, y,
                  factor) except -1:
     """f(handle, yDesc, y, factor); the factor is a double for double tensors, else a float."""
@@ -1107,13 +1077,13 @@ cdef int rescale(int slot, str function, CudnnHandle handle, TensorDescriptor y_
     cdef Scalars scalars
     cdef void* y_data
     cdef int status
-    cdef rescale_fn call
+    cdef cudnnScaleTensor_fn call
     begin(&frame, handle.library, handle)
     try:
         use(&frame, y_desc)
         y_data = tensor(&frame, y_desc, y, "y", True)
         scale(&scalars, factor, 0.0, y_desc.dtype)
-        call = <rescale_fn> handle.library.get(slot, function)
+        call = <cudnnScaleTensor_fn> handle.library.get(slot, function)
         with nogil:
             enter(handle)
             status = call(handle.pointer, y_desc.pointer, y_data, scalars.alpha)
@@ -1136,13 +1106,6 @@ def scale_tensor(CudnnHandle handle not None, TensorDescriptor y_desc not None, 
     rescale(SCALE_TENSOR, "cudnnScaleTensor", handle, y_desc, y, alpha)
 
 
-ctypedef int (*pointwise_fn)(void*, void*, const void*, const void*, const void*, const void*,
-                             const void*, void*) noexcept nogil
-ctypedef int (*pointwise_backward_fn)(void*, void*, const void*, const void*, const void*,
-                                      const void*, const void*, const void*, const void*,
-                                      const void*, const void*, void*) noexcept nogil
-
-
 cdef int apply(int slot, str function, CudnnHandle handle, Owned operation,
                TensorDescriptor x_desc, x, TensorDescriptor y_desc, y, alpha, beta) except -1:
     """y = alpha f(x) + beta y for a descriptor that says f (activation, pooling)."""
@@ -1151,7 +1114,7 @@ cdef int apply(int slot, str function, CudnnHandle handle, Owned operation,
     cdef void* x_data
     cdef void* y_data
     cdef int status
-    cdef pointwise_fn call
+    cdef cudnnActivationForward_fn call
     begin(&frame, handle.library, handle)
     try:
         use(&frame, operation)
@@ -1160,7 +1123,7 @@ cdef int apply(int slot, str function, CudnnHandle handle, Owned operation,
         x_data = tensor(&frame, x_desc, x, "x", False)
         y_data = tensor(&frame, y_desc, y, "y", True)
         scale(&scalars, alpha, beta, y_desc.dtype)
-        call = <pointwise_fn> handle.library.get(slot, function)
+        call = <cudnnActivationForward_fn> handle.library.get(slot, function)
         with nogil:
             enter(handle)
             status = call(handle.pointer, operation.pointer, scalars.alpha, x_desc.pointer,
@@ -1186,7 +1149,7 @@ cdef int apply_backward(int slot, str function, CudnnHandle handle, Owned operat
     cdef void* x_data
     cdef void* dx_data
     cdef int status
-    cdef pointwise_backward_fn call
+    cdef cudnnActivationBackward_fn call
     begin(&frame, handle.library, handle)
     try:
         use(&frame, operation)
@@ -1199,7 +1162,7 @@ cdef int apply_backward(int slot, str function, CudnnHandle handle, Owned operat
         x_data = tensor(&frame, x_desc, x, "x", False)
         dx_data = tensor(&frame, dx_desc, dx, "dx", True)
         scale(&scalars, alpha, beta, dx_desc.dtype)
-        call = <pointwise_backward_fn> handle.library.get(slot, function)
+        call = <cudnnActivationBackward_fn> handle.library.get(slot, function)
         with nogil:
             enter(handle)
             status = call(handle.pointer, operation.pointer, scalars.alpha, y_desc.pointer,
@@ -1403,10 +1366,6 @@ def dropout_backward(CudnnHandle handle not None, DropoutDescriptor dropout not 
          "dx", reserve_space)
 
 
-ctypedef int (*drop_fn)(void*, const void*, const void*, const void*, const void*, void*, void*,
-                        size_t) noexcept nogil
-
-
 cdef int drop(int slot, str function, CudnnHandle handle, DropoutDescriptor dropout,
               TensorDescriptor a_desc, a, str a_name, TensorDescriptor c_desc, c, str c_name,
               reserve_space) except -1:
@@ -1416,21 +1375,23 @@ cdef int drop(int slot, str function, CudnnHandle handle, DropoutDescriptor drop
     cdef void* reserve
     cdef size_t needed = 0
     cdef int status
-    cdef drop_fn call
-    from pycudnn.cudnn.dropout import dropout_get_reserve_space_size
-
-    needed = dropout_get_reserve_space_size(a_desc)
+    cdef cudnnDropoutForward_fn call
     begin(&frame, handle.library, handle)
     try:
         use(&frame, dropout)
         use(&frame, a_desc)
         use(&frame, c_desc)
+        status = (<cudnnDropoutGetReserveSpaceSize_fn> handle.library.get(
+            RESERVE_SPACE, "cudnnDropoutGetReserveSpaceSize"))(a_desc.pointer, &needed)
+        if status != 0:
+            fail(handle.library, "cudnnDropoutGetReserveSpaceSize", status,
+                 ((a_name + "_desc", a_desc),))
         a_data = tensor(&frame, a_desc, a, a_name, False)
         c_data = tensor(&frame, c_desc, c, c_name, True)
         reserve = operand(&frame, reserve_space, "reserve_space", True, needed, -1, None)
         # The states live as long as the queued work: their buffer is an operand too.
         operand(&frame, dropout.states, "states", True, 0, -1, None)
-        call = <drop_fn> handle.library.get(slot, function)
+        call = <cudnnDropoutForward_fn> handle.library.get(slot, function)
         with nogil:
             enter(handle)
             status = call(handle.pointer, dropout.pointer, a_desc.pointer, a_data, c_desc.pointer,

@@ -87,9 +87,6 @@ cdef enum Slot:
 
 # ---- the handle ----------------------------------------------------------------------------------
 
-ctypedef int (*set_mode_fn)(void*, int) noexcept nogil
-
-
 cdef class BlasHandle(CublasHandle):
     """Base of ``cublas.Handle``: pointer mode and workspace, which every call depends on."""
 
@@ -99,10 +96,10 @@ cdef class BlasHandle(CublasHandle):
         """Set the pointer mode (private): library and handle change at once for other threads."""
         cdef Frame frame
         cdef int status
-        cdef set_mode_fn call
+        cdef cublasSetPointerMode_v2_fn call
         begin(&frame, self.library, self)
         try:
-            call = <set_mode_fn> self.library.get(SET_POINTER_MODE, "cublasSetPointerMode_v2")
+            call = <cublasSetPointerMode_v2_fn> self.library.get(SET_POINTER_MODE, "cublasSetPointerMode_v2")
             with nogil:
                 enter(self)
                 status = call(self.pointer, mode)

@@ -60,20 +60,21 @@ _BACKWARD_FILTER = _Direction(
 )
 
 
-def _max_count(direction: _Direction, handle: Handle) -> int:
-    count = ctypes.c_int()
-    with _core.ColdCall(handle.library, handle) as call:
-        call(f"cudnnGetConvolution{direction.noun}AlgorithmMaxCount", handle, ctypes.byref(count))
-    return count.value
-
-
-def _refuse_capture(handle: Handle) -> None:
+def _room(direction: _Direction, handle: Handle, requested: int | None) -> Any:
+    """An array for the records of a search, of the length asked for or the largest there is."""
     require(handle, Handle, "handle")
     if handle.stream.capturing:
         raise NotSupported(
             "an algorithm search cannot be captured: it runs, times and synchronises; "
             "search before the capture"
         )
+    most = ctypes.c_int()
+    with _core.ColdCall(handle.library, handle) as call:
+        call(f"cudnnGetConvolution{direction.noun}AlgorithmMaxCount", handle, ctypes.byref(most))
+    wanted = most.value
+    if requested is not None:
+        wanted = integer(requested, "requested", 1, most.value)
+    return (direction.record * wanted)()
 
 
 def _search(
@@ -83,13 +84,10 @@ def _search(
     descriptors: tuple[Any, ...],
     requested: int | None,
 ) -> list[AlgorithmPerformance]:
-    _refuse_capture(handle)
-    most = _max_count(direction, handle)
-    wanted = most if requested is None else integer(requested, "requested", 1, most)
-    records = (direction.record * wanted)()
+    records = _room(direction, handle, requested)
     returned = ctypes.c_int()
     with _core.ColdCall(handle.library, handle) as call:
-        call(function, handle, *descriptors, wanted, ctypes.byref(returned), records)
+        call(function, handle, *descriptors, len(records), ctypes.byref(returned), records)
     return _read(direction, records, returned.value)
 
 
@@ -101,10 +99,7 @@ def _search_ex(
     workspace: Any,
     requested: int | None,
 ) -> list[AlgorithmPerformance]:
-    _refuse_capture(handle)
-    most = _max_count(direction, handle)
-    wanted = most if requested is None else integer(requested, "requested", 1, most)
-    records = (direction.record * wanted)()
+    records = _room(direction, handle, requested)
     returned = ctypes.c_int()
     with _core.ColdCall(handle.library, handle) as call:
         data = [
@@ -114,7 +109,8 @@ def _search_ex(
         space = 0 if workspace is None else call.operand(workspace, "workspace", True)
         call(
             f"cudnnFindConvolution{direction.noun}AlgorithmEx",
-            handle, *data[0], *data[1], conv, *data[2], wanted, ctypes.byref(returned), records,
+            handle, *data[0], *data[1], conv, *data[2], len(records), ctypes.byref(returned),
+            records,
             space, 0 if workspace is None else workspace.nbytes,
         )  # fmt: skip
     return _read(direction, records, returned.value)
