@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import operator
 from collections.abc import Callable, Iterable
 from enum import IntEnum
 from typing import Any, TypeVar
 
 from pycudnn import _core
-from pycudnn.abi.cudnn_enums import CUDNN_DIM_MAX
+from pycudnn.abi.cudnn_enums import CUDNN_DIM_MAX, DataType
 from pycudnn.abi.types import ctypes_type
 from pycudnn.errors import StatusError
 from pycudnn.libraries import Library
@@ -97,3 +98,64 @@ def int_array(values: Iterable[int]) -> Any:
     """A C array of ints."""
     numbers = tuple(values)
     return (ctypes.c_int * len(numbers))(*numbers)
+
+
+def finite(
+    value: Any, name: str, low: float | None = None, high: float | None = None
+) -> float:
+    """A finite float in [low, high], or an error that names the argument."""
+    try:
+        number = float(value)
+    except TypeError:
+        raise TypeError(f"{name} must be a real number, got {value!r}") from None
+    except (OverflowError, ValueError):
+        raise ValueError(f"{name} must be a finite number, got {value!r}") from None
+    if not math.isfinite(number):
+        raise ValueError(f"{name} must be a finite number, got {value!r}")
+    if low is not None and number < low:
+        raise ValueError(f"{name} must be at least {low:g}, got {number:g}")
+    if high is not None and number > high:
+        raise ValueError(f"{name} must be at most {high:g}, got {number:g}")
+    return number
+
+
+# ---- arguments of compute calls ------------------------------------------------------------------
+
+
+def scaling(alpha: Any, beta: Any, dtype_code: int) -> tuple[Any, Any]:
+    """Pointers to the scaling factors: double for float64 tensors, float for all others."""
+    c_type = ctypes.c_double if dtype_code == DataType.DOUBLE else ctypes.c_float
+    factors = [c_type(real(value, name)) for value, name in ((alpha, "alpha"), (beta, "beta"))]
+    return ctypes.byref(factors[0]), ctypes.byref(factors[1])
+
+
+def real(value: Any, name: str) -> float:
+    """A number as a double, NaN and infinities included, or an error that names the argument."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be a real number, got {value!r}") from None
+    except OverflowError:
+        raise ValueError(f"{name} must fit a double, got {value!r}") from None
+
+
+def workspace(
+    call: _core.ColdCall, value: Any, needed: int, name: str = "workspace"
+) -> tuple[int, int]:
+    """Address and bytes of a scratch operand of at least ``needed`` bytes; None has none."""
+    if value is None:
+        if needed:
+            raise ValueError(f"{name} needs {needed} bytes, got None")
+        return 0, 0
+    return call.operand(value, name, True, None, needed), value.nbytes
+
+
+def optional(
+    call: _core.ColdCall,
+    value: Any,
+    name: str,
+    writes: bool,
+    descriptor: _core.TensorLike | None = None,
+) -> int:
+    """Address of an operand that may be None, which is NULL."""
+    return 0 if value is None else call.operand(value, name, writes, descriptor)
