@@ -100,9 +100,7 @@ def int_array(values: Iterable[int]) -> Any:
     return (ctypes.c_int * len(numbers))(*numbers)
 
 
-def finite(
-    value: Any, name: str, low: float | None = None, high: float | None = None
-) -> float:
+def finite(value: Any, name: str, low: float | None = None, high: float | None = None) -> float:
     """A finite float in [low, high], or an error that names the argument."""
     try:
         number = float(value)
