@@ -16,7 +16,9 @@ from pycudnn.errors import LibraryMismatch
 _DLPACK_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged
 
 
-class _Layout(NamedTuple):
+class Layout(NamedTuple):
+    """Where an array's elements lie."""
+
     address: int
     shape: tuple[int, ...]
     strides: tuple[int, ...] | None  # bytes; None: C-contiguous
@@ -32,10 +34,21 @@ def view(
     TypeError for what is no array, LibraryMismatch for memory of the other side, ValueError for
     elements that lie neither contiguously nor as the descriptor says.
     """
+    layout = layout_of(value, name, backend)
+    _check_strides(layout, name, descriptor)
+    return wrap(value, layout, name, backend)
+
+
+def layout_of(value: Any, name: str, backend: str) -> Layout:
+    """Address, shape, strides and dtype of foreign memory; errors as for ``view``."""
     layout = _host_layout(value) if backend == "reference" else _cuda_layout(value, name)
     if layout is None:
         _refuse(value, name, backend)
-    _check_strides(layout, name, descriptor)
+    return layout
+
+
+def wrap(value: Any, layout: Layout, name: str, backend: str) -> _core.Buffer:
+    """A Buffer over foreign memory from its first to its last element, whatever its strides."""
     buffer = _core.Buffer()
     buffer._set(
         layout.address,
@@ -61,19 +74,19 @@ def _refuse(value: Any, name: str, backend: str) -> NoReturn:
     raise TypeError(f"{name} must be {wanted}, got {value!r}")
 
 
-def _host_layout(value: Any) -> _Layout | None:
+def _host_layout(value: Any) -> Layout | None:
     if not isinstance(value, np.ndarray):
         return None
-    return _Layout(
+    return Layout(
         value.ctypes.data, value.shape, value.strides, value.dtype, not value.flags.writeable
     )
 
 
-def _cuda_layout(value: Any, name: str) -> _Layout | None:
+def _cuda_layout(value: Any, name: str) -> Layout | None:
     interface = _cuda_array_interface(value)
     if interface is not None:
         address, read_only = interface["data"]
-        return _Layout(
+        return Layout(
             address,
             tuple(interface["shape"]),
             interface.get("strides"),
@@ -86,7 +99,7 @@ def _cuda_layout(value: Any, name: str) -> _Layout | None:
         strided = StridedMemoryView.from_dlpack(value, stream_ptr=-1)
         dtype = np.dtype(strided.dtype)
         strides = strided.strides and tuple(step * dtype.itemsize for step in strided.strides)
-        return _Layout(strided.ptr, tuple(strided.shape), strides, dtype, strided.readonly)
+        return Layout(strided.ptr, tuple(strided.shape), strides, dtype, strided.readonly)
     return None
 
 
@@ -115,7 +128,7 @@ def _device_of(value: Any, address: int, name: str) -> int:
     return int(ordinal)
 
 
-def _check_strides(layout: _Layout, name: str, descriptor: _core.TensorLike | None) -> None:
+def _check_strides(layout: Layout, name: str, descriptor: _core.TensorLike | None) -> None:
     """An array of the descriptor's shape must have its strides, any other must be contiguous."""
     strides = layout.strides or _c_strides(layout.shape, layout.dtype.itemsize)
     if 0 in layout.shape:
@@ -151,7 +164,7 @@ def _c_strides(shape: tuple[int, ...], item_bytes: int) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def _extent(layout: _Layout) -> int:
+def _extent(layout: Layout) -> int:
     if 0 in layout.shape:
         return 0
     if layout.strides is None:
