@@ -19,8 +19,9 @@ class Conv2D(Layer):
     """Cross-correlation with ``out_channels`` square filters, plus a bias per output channel.
 
     ``search``: how algorithms are chosen, ``"heuristic"`` or ``"find"`` (see
-    ``algorithms.choose``); ``workspace_limit`` in bytes bounds their workspace, which all layers
+    ``cudnn.find_algorithm``); ``workspace_limit`` in bytes bounds their workspace, which all layers
     of a context share; ``deterministic`` admits only algorithms whose gradients repeat bit by bit.
+    Where these are None, ``pycudnn.config`` decides; without a limit there it is 256 MiB.
 
     ``bias_gradient``: ``"channel_sum"`` adds up dy with our own kernel, ``"cudnn"`` calls
     cudnnConvolutionBackwardBias as the book does, which takes many times longer on a GPU.
@@ -43,8 +44,8 @@ class Conv2D(Layer):
         *,
         groups: int = 1,
         search: str = "heuristic",
-        workspace_limit: int | None = 256 << 20,
-        deterministic: bool = False,
+        workspace_limit: int | None = None,
+        deterministic: bool | None = None,
         bias_gradient: str = "channel_sum",
     ) -> None:
         super().__init__(name)

@@ -11,8 +11,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from pycudnn import abi, config, loader, reference
+from pycudnn import abi, loader, reference
 from pycudnn.errors import LibraryNotFound
+from pycudnn.settings import config
 
 PACKAGES = ("numpy", "ml_dtypes", "cuda-core", "cuda-bindings", "cuda-pathfinder")
 EXTENSIONS = ("pycudnn._core", "pycudnn._core_blas", "pycudnn._guard")
@@ -72,7 +73,7 @@ def config_info() -> dict[str, Any]:
     """All that show_config prints, as plain dicts, lists and strings.
 
     Keys: pycudnn, python, platform, extensions, packages, driver, gpus, libraries (by name: either
-    version, path, cuda_major, origin, or error), mixes, default_backend, tf32, missing.
+    version, path, cuda_major, origin, or error), mixes, default_backend, settings, missing.
     """
     gpus, no_gpus = _gpus()
     driver = _driver()
@@ -117,7 +118,7 @@ def config_info() -> dict[str, Any]:
         "libraries": libraries,
         "mixes": loader.mixes(loaded),
         "default_backend": backend,
-        "tf32": config.tf32,
+        "settings": config.as_dict(),
         "missing": missing,
     }
 
@@ -161,7 +162,8 @@ def _lines(info: dict[str, Any]) -> list[str]:
                 f"{library['origin']}: {library['path']}"
             )
     lines.append(f"default backend  {info['default_backend']}")
-    lines.append(f"TF32             {'on' if info['tf32'] else 'off'}")
+    settings = (f"{name} {value}" for name, value in info["settings"].items())
+    lines.append(f"settings         {', '.join(settings)}")
     lines += [f"mixed            {line}" for line in info["mixes"]]
     lines += [f"missing          {line}" for line in info["missing"]]
     return lines

@@ -27,7 +27,7 @@ KEYS = {
     "libraries",
     "mixes",
     "default_backend",
-    "tf32",
+    "settings",
     "missing",
 }
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ctypes
 
-from pycudnn import _core, _core_blas, config, operands
+from pycudnn import _core, _core_blas, operands
 from pycudnn.abi.cublas_enums import Math, PointerMode
 from pycudnn.device import Device, Stream
 from pycudnn.handles import create, set_stream
 from pycudnn.libraries import Library
+from pycudnn.settings import config
 
 _MATH_FLAGS = Math.MATH_DISALLOW_REDUCED_PRECISION_REDUCTION
 _WORKSPACE_ALIGNMENT = 256

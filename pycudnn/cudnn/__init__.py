@@ -66,6 +66,12 @@ from pycudnn.cudnn.dropout import (
     dropout_get_reserve_space_size,
     dropout_get_states_size,
 )
+from pycudnn.cudnn.find import (
+    AlgorithmCache,
+    AlgorithmRecords,
+    algorithm_cache,
+    find_algorithm,
+)
 from pycudnn.cudnn.handle import Handle
 from pycudnn.cudnn.pooling import PoolingDescriptor
 from pycudnn.cudnn.tensor import FilterDescriptor, TensorDescriptor
@@ -73,7 +79,9 @@ from pycudnn.cudnn.tensor import FilterDescriptor, TensorDescriptor
 __all__ = [
     "ActivationDescriptor",
     "ActivationMode",
+    "AlgorithmCache",
     "AlgorithmPerformance",
+    "AlgorithmRecords",
     "ConvolutionBwdDataAlgo",
     "ConvolutionBwdFilterAlgo",
     "ConvolutionDescriptor",
@@ -97,6 +105,7 @@ __all__ = [
     "activation_backward",
     "activation_forward",
     "add_tensor",
+    "algorithm_cache",
     "convolution_backward_bias",
     "convolution_backward_data",
     "convolution_backward_filter",
@@ -106,6 +115,7 @@ __all__ = [
     "dropout_forward",
     "dropout_get_reserve_space_size",
     "dropout_get_states_size",
+    "find_algorithm",
     "find_convolution_backward_data_algorithm",
     "find_convolution_backward_data_algorithm_ex",
     "find_convolution_backward_filter_algorithm",

@@ -27,6 +27,7 @@ from pycudnn.cudnn.convolution import ConvolutionDescriptor
 from pycudnn.cudnn.handle import Handle
 from pycudnn.cudnn.tensor import FilterDescriptor, TensorDescriptor
 from pycudnn.errors import NoAlgorithm, NotSupported
+from pycudnn.settings import config
 
 
 class AlgorithmPerformance(NamedTuple):
@@ -334,14 +335,18 @@ def select_algorithm(
     records: Iterable[AlgorithmPerformance],
     *,
     workspace_limit: int | None = None,
-    deterministic: bool = False,
+    deterministic: bool | None = None,
 ) -> AlgorithmPerformance:
     """The first usable record: successful, within the limit in bytes, deterministic if asked for.
 
-    Searches return the best first. NoAlgorithm, with the reason per record, if none survives.
+    Searches return the best first. ``workspace_limit`` and ``deterministic`` None are what
+    ``pycudnn.config`` says. NoAlgorithm, with the reason per record, if none survives; TypeError
+    for what is no record.
     """
+    workspace_limit, deterministic = limits(workspace_limit, deterministic)
     refused = []
     for record in records:
+        require(record, AlgorithmPerformance, "each of records")
         if record.status != Status.SUCCESS:
             refused.append(f"{record.algorithm.name}: {record.status.name}")
         elif workspace_limit is not None and record.memory > workspace_limit:
@@ -354,3 +359,15 @@ def select_algorithm(
         f"no algorithm with workspace_limit={workspace_limit}, deterministic={deterministic}: "
         + ("; ".join(refused) or "the search returned no record")
     )
+
+
+def limits(workspace_limit: int | None, deterministic: bool | None) -> tuple[int | None, bool]:
+    """The two limits of a choice, checked; ``pycudnn.config`` decides where one is None."""
+    if workspace_limit is None:
+        workspace_limit = config.workspace_limit
+    else:
+        workspace_limit = integer(workspace_limit, "workspace_limit", 0, 2**63 - 1)
+    if deterministic is None:
+        deterministic = config.deterministic
+    require(deterministic, bool, "deterministic")
+    return workspace_limit, deterministic

@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
-from pycudnn import _core, config, dtypes
+from pycudnn import _core, dtypes
 from pycudnn.abi.cudnn_enums import (
     CUDNN_DIM_MAX,
     ConvolutionMode,
@@ -16,6 +16,7 @@ from pycudnn.abi.cudnn_enums import (
 )
 from pycudnn.cudnn._objects import construct, int_array, integer, integers, member
 from pycudnn.libraries import Library, find_library
+from pycudnn.settings import config
 
 _MAX_SPATIAL = CUDNN_DIM_MAX - 2
 

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import layers
+import pycudnn
 from pycudnn import abi, cudnn
 from pycudnn.abi.removed import REPLACEMENTS
 from pycudnn.abi.types import ENUMS, HANDLES
@@ -122,6 +123,8 @@ def exists(name: str) -> bool:
     first, *rest = name.split(".")
     if first in ("pycudnn", "layers"):
         found: Any = importlib.import_module(first)
+    elif first == "config":
+        found = pycudnn.config
     elif first in FACES:
         found = importlib.import_module(f"pycudnn.{first}")
     else:

@@ -11,13 +11,14 @@ import pytest
 from layers import Conv2D, CudaContext
 from layers import algorithms as chosen
 from pycudnn import cudnn
+from pycudnn.cudnn import algorithms as searching
 from pycudnn.errors import NoAlgorithm
 
 
 @pytest.fixture(autouse=True)
-def no_choices_from_before(monkeypatch):
+def no_choices_from_before():
     """What other tests have searched does not count."""
-    monkeypatch.setattr(chosen, "_choices", {})
+    cudnn.algorithm_cache.clear()
 
 
 def run(layer, context, n, rng, c=2, h=8, w=8):
@@ -36,13 +37,13 @@ def searches(monkeypatch):
     for direction in chosen.DIRECTIONS:
         for pattern in ("get_convolution_{}_algorithm_v7", "find_convolution_{}_algorithm"):
             name = pattern.format(direction)
-            real = getattr(cudnn, name)
+            real = getattr(searching, name)
 
             def counted(*arguments, name=name, function=real):
                 counts[name] = counts.get(name, 0) + 1
                 return function(*arguments)
 
-            monkeypatch.setattr(cudnn, name, counted)
+            monkeypatch.setattr(searching, name, counted)
     return counts
 
 
@@ -92,7 +93,7 @@ def test_c12_the_key_has_shapes_and_the_math_type(context, rng, searches, monkey
 
 def test_c5_failed_and_too_large_records_are_skipped(context, rng, monkeypatch):
     layer = Conv2D("conv", 3, 3, workspace_limit=1000)
-    real = cudnn.get_convolution_forward_algorithm_v7
+    real = searching.get_convolution_forward_algorithm_v7
 
     def doctored(handle, *descriptors):
         usable = [record for record in real(handle, *descriptors) if record.memory == 0]
@@ -100,7 +101,7 @@ def test_c5_failed_and_too_large_records_are_skipped(context, rng, monkeypatch):
         large = usable[0]._replace(memory=1001)
         return [failed, large, *usable]
 
-    monkeypatch.setattr(cudnn, "get_convolution_forward_algorithm_v7", doctored)
+    monkeypatch.setattr(searching, "get_convolution_forward_algorithm_v7", doctored)
     output, *_ = run(layer, context, 2, rng)
     weights, biases = layer.arrays().values()
     exact.assert_close(
@@ -109,7 +110,7 @@ def test_c5_failed_and_too_large_records_are_skipped(context, rng, monkeypatch):
     assert layer._choices["forward"].workspace <= 1000
 
     monkeypatch.setattr(
-        cudnn,
+        searching,
         "get_convolution_forward_algorithm_v7",
         lambda *arguments: doctored(*arguments)[:2],
     )
@@ -121,12 +122,12 @@ def needing_workspace(monkeypatch):
     """Make every search prefer an algorithm with a workspace."""
     for direction in chosen.DIRECTIONS:
         name = f"get_convolution_{direction}_algorithm_v7"
-        real = getattr(cudnn, name)
+        real = getattr(searching, name)
 
         def largest_first(*arguments, function=real):
             return sorted(function(*arguments), key=lambda record: -record.memory)
 
-        monkeypatch.setattr(cudnn, name, largest_first)
+        monkeypatch.setattr(searching, name, largest_first)
 
 
 def test_c7_without_memory_for_a_workspace(context, monkeypatch):

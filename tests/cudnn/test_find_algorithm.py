@@ -1,0 +1,147 @@
+"""One search per convolution, as a sortable list that prints as a table and can be saved."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pycudnn import config, cudnn
+from pycudnn.cudnn import AlgorithmCache
+from pycudnn.errors import NoAlgorithm
+
+DESCRIPTORS = {
+    "forward": lambda x, w, conv, y: (x, w, conv, y),
+    "backward_data": lambda x, w, conv, y: (w, y, conv, x),
+    "backward_filter": lambda x, w, conv, y: (x, y, conv, w),
+}
+
+
+def problem(context, direction="forward", n=4, dtype="float32", groups=1, **settings):
+    """The four descriptors of a direction, in C order."""
+    library = context.cudnn.library
+    x = cudnn.TensorDescriptor((n, 4, 9, 8), dtype, library=library)
+    w = cudnn.FilterDescriptor((6, 4 // groups, 3, 3), dtype, library=library)
+    conv = cudnn.ConvolutionDescriptor(groups=groups, library=library, **settings)
+    shape = cudnn.get_convolution_forward_output_dim(conv, x, w)
+    y = cudnn.TensorDescriptor(shape, dtype, library=library)
+    return DESCRIPTORS[direction](x, w, conv, y)
+
+
+@pytest.mark.parametrize("direction", DESCRIPTORS)
+@pytest.mark.parametrize("search", ["find", "heuristic"])
+def test_records_are_a_sortable_list(context, direction, search):
+    records = cudnn.find_algorithm(
+        direction, context.cudnn, *problem(context, direction), search=search, cache=None
+    )
+    usable = [record for record in records if record.status == cudnn.Status.SUCCESS]
+    assert usable
+    assert records.best == usable[0]
+    if search == "find":
+        times = [record.time for record in usable]
+        assert times == sorted(times)
+        assert all(time >= 0 for time in times)
+    records.sort(key=lambda record: record.memory)
+    sizes = [record.memory for record in records]
+    assert sizes == sorted(sizes)
+
+
+def test_p3_a_time_that_was_not_taken_is_shown_as_such(context):
+    records = cudnn.find_algorithm(
+        "forward", context.cudnn, *problem(context), search="heuristic", cache=None
+    )
+    head, *lines = str(records).splitlines()
+    assert head.split() == "algorithm time ms workspace math type determinism status".split()
+    assert len(lines) == len(records)
+    for record, line in zip(records, lines, strict=True):
+        assert line.split()[:2] == [record.algorithm.name, "n/a"]
+        assert f"{record.memory:,}" in line
+
+
+def test_c12_batches_that_come_back_are_not_searched_again(context):
+    cache = AlgorithmCache()
+    for n in (256, 96, 256, 96):
+        cudnn.find_algorithm(
+            "forward", context.cudnn, *problem(context, n=n), search="heuristic", cache=cache
+        )
+    assert cache.searches == len(cache) == 2
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"n": 5}, {"dtype": "float16"}, {"padding": 1}, {"stride": 2}, {"dilation": 2},
+        {"groups": 2}, {"math_type": cudnn.MathType.DEFAULT_MATH},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_c12_the_key_has_the_convolution(context, other):
+    cache = AlgorithmCache()
+    for settings in ({}, other, {}, other):
+        cudnn.find_algorithm(
+            "forward", context.cudnn, *problem(context, **settings), search="heuristic",
+            cache=cache,
+        )  # fmt: skip
+    assert cache.searches == 2
+
+
+def test_c12_the_key_has_limit_determinism_and_direction(context):
+    cache = AlgorithmCache()
+    for options in ({}, {"workspace_limit": 0}, {"deterministic": True}, {}):
+        for direction in DESCRIPTORS:
+            cudnn.find_algorithm(
+                direction, context.cudnn, *problem(context, direction), search="heuristic",
+                cache=cache, **options,
+            )  # fmt: skip
+    assert cache.searches == 9
+
+
+def test_best_keeps_to_the_limits(context):
+    with config.override(workspace_limit=0, deterministic=True):
+        records = cudnn.find_algorithm("forward", context.cudnn, *problem(context), cache=None)
+    assert (records.workspace_limit, records.deterministic) == (0, True)
+    assert records.best.memory == 0
+    assert records.best.determinism == cudnn.Determinism.DETERMINISTIC
+    del records[:]
+    with pytest.raises(NoAlgorithm, match="workspace_limit=0, deterministic=True"):
+        records.best  # noqa: B018
+
+
+def test_a_cache_is_saved_and_loaded(context, tmp_path):
+    saved, loaded = AlgorithmCache(), AlgorithmCache()
+    descriptors = problem(context)
+    records = cudnn.find_algorithm("forward", context.cudnn, *descriptors, cache=saved)
+    saved.save(tmp_path / "algorithms.json")
+    loaded.load(tmp_path / "algorithms.json")
+    assert cudnn.find_algorithm("forward", context.cudnn, *descriptors, cache=loaded) == records
+    assert (loaded.searches, len(loaded)) == (0, 1)
+    assert type(records[0].algorithm) is cudnn.ConvolutionFwdAlgo
+
+
+@pytest.mark.parametrize("text", ["", "[1]", '{"a": 1}', json.dumps([{"key": ["up"]}])])
+def test_a_file_that_is_no_cache(tmp_path, text):
+    path = tmp_path / "algorithms.json"
+    path.write_text(text)
+    cache = AlgorithmCache()
+    with pytest.raises(ValueError, match=r"algorithms.json is no saved algorithm cache"):
+        cache.load(path)
+    assert len(cache) == 0
+
+
+def test_bad_arguments(context):
+    descriptors = problem(context)
+    with pytest.raises(ValueError, match="direction must be one of .*got 'sideways'"):
+        cudnn.find_algorithm("sideways", context.cudnn, *descriptors)
+    with pytest.raises(ValueError, match="search must be one of .*got 'guess'"):
+        cudnn.find_algorithm("forward", context.cudnn, *descriptors, search="guess")
+    with pytest.raises(TypeError, match="handle must be a Handle, got 3"):
+        cudnn.find_algorithm("forward", 3, *descriptors)
+    with pytest.raises(TypeError, match="cache must be a AlgorithmCache, got {}"):
+        cudnn.find_algorithm("forward", context.cudnn, *descriptors, cache={})
+    x, w, conv, y = descriptors
+    with pytest.raises(TypeError, match="xDesc of .* must be a const cudnnTensorDescriptor_t"):
+        cudnn.find_algorithm("forward", context.cudnn, w, x, conv, y)
+    with pytest.raises(TypeError, match="got 5"):
+        cudnn.find_algorithm("forward", context.cudnn, x, w, conv, 5)
+    with pytest.raises(TypeError, match="each of records must be a AlgorithmPerformance, got 7"):
+        cudnn.select_algorithm([7])
