@@ -170,6 +170,8 @@ cdef class Owned(Pinnable):
         self.serial = last_serial
 
     cdef int ready(self) except -1:
+        if self.library is None:
+            raise ValueError(f"this {type(self).__name__} was never made: call its constructor")
         if self.pointer == NULL or self.closing:
             raise ValueError(f"this {type(self).__name__} is closed")
         return 0
@@ -217,6 +219,19 @@ cdef class Owned(Pinnable):
 
     def __reduce__(self):
         raise TypeError(f"a {type(self).__name__} owns a C object and cannot be pickled")
+
+
+# ---- messages ------------------------------------------------------------------------------------
+
+cdef void ignore_message(int severity, void* user_data, void* record,
+                         const char* text) noexcept nogil:
+    pass
+
+
+def message_sink() -> int:
+    """Address of a cudnnCallback_t that ignores messages and, unlike one in Python, may be called
+    while the interpreter shuts down."""
+    return <size_t> &ignore_message
 
 
 # ---- handles -------------------------------------------------------------------------------------
@@ -419,7 +434,9 @@ cdef class Buffer(Pinnable):
         self.owner = owner
 
     cdef int ready(self) except -1:
-        if self.closing or self.backend is None:
+        if self.backend is None:
+            raise ValueError(f"this {type(self).__name__} was never made: call its constructor")
+        if self.closing:
             raise ValueError(f"this {type(self).__name__} is closed")
         return 0
 

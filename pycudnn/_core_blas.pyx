@@ -319,6 +319,8 @@ cdef int multiply(int slot, str function, BlasHandle handle, transa, transb, m, 
         a_span = repeated(a_span, "stride_a", batch.stride_a, batch.count)
         b_span = repeated(b_span, "stride_b", batch.stride_b, batch.count)
         c_span = repeated(c_span, "stride_c", batch.stride_c, batch.count)
+        if c_span and batch.stride_c == 0 and batch.count > 1:
+            raise ValueError("stride_c must not be 0: every product would go to the same matrix")
     start(&frame, handle)
     try:
         if c_span == 0 or batch != NULL and batch.count == 0:
@@ -327,6 +329,9 @@ cdef int multiply(int slot, str function, BlasHandle handle, transa, transb, m, 
         a_data = memory(&frame, a, "a", False, a_span, types.a)
         b_data = memory(&frame, b, "b", False, b_span, types.b)
         c_data = memory(&frame, c, "c", True, c_span, types.c)
+        if inner and (c_data == a_data or c_data == b_data):
+            raise ValueError(f"c must not be the memory of {'a' if c_data == a_data else 'b'}: "
+                             "a product cannot be computed in place")
         alpha_data = scalar(&frame, mode, alpha, "alpha", types.scalar, &alpha_room)
         beta_data = scalar(&frame, mode, beta, "beta", types.scalar, &beta_room)
         address = handle.library.get(slot, function)

@@ -73,6 +73,7 @@ from pycudnn.cudnn.find import (
     find_algorithm,
 )
 from pycudnn.cudnn.handle import Handle
+from pycudnn.cudnn.log import disable_logging, enable_logging
 from pycudnn.cudnn.pooling import PoolingDescriptor
 from pycudnn.cudnn.tensor import FilterDescriptor, TensorDescriptor
 
@@ -111,10 +112,12 @@ __all__ = [
     "convolution_backward_filter",
     "convolution_bias_activation_forward",
     "convolution_forward",
+    "disable_logging",
     "dropout_backward",
     "dropout_forward",
     "dropout_get_reserve_space_size",
     "dropout_get_states_size",
+    "enable_logging",
     "find_algorithm",
     "find_convolution_backward_data_algorithm",
     "find_convolution_backward_data_algorithm_ex",

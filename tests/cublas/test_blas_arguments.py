@@ -425,3 +425,13 @@ def test_errors_of_cublas_are_ours(gemm_ex):
     """A status comes back as an exception with the arguments in it."""
     with pytest.raises(PycudnnError, match=r"cublasGemmEx returned CUBLAS_STATUS_.*\n.*transa: 0"):
         gemm_ex(compute_type=ComputeType.COMPUTE_64F)
+
+
+def test_a_product_cannot_be_computed_in_place(handle):
+    a, b = (from_numpy(np.eye(4, dtype=np.float32), device=handle.device) for _ in range(2))
+    for first, second, other in ((a, b, a), (a, b, b), (a, a, a)):
+        with pytest.raises(ValueError, match="c must not be the memory of [ab]"):
+            cublas.sgemm(handle, 0, 0, 4, 4, 4, 1.0, first, 4, second, 4, 0.0, other, 4)
+    cublas.sgemm(handle, 0, 0, 4, 4, 4, 1.0, a, 4, a, 4, 0.0, b, 4)
+    with pytest.raises(ValueError, match="stride_c must not be 0"):
+        cublas.sgemm_strided_batched(handle, 0, 0, 2, 2, 2, 1.0, a, 2, 4, a, 2, 4, 0.0, b, 2, 0, 3)

@@ -294,7 +294,7 @@ def test_a_descriptor_is_set_once(library):
 def test_an_unmade_descriptor_is_refused(library):
     unmade = cudnn.TensorDescriptor.__new__(cudnn.TensorDescriptor)
     pooling = cudnn.PoolingDescriptor(2, library=library)
-    with pytest.raises(ValueError, match="closed"):
+    with pytest.raises(ValueError, match="never made"):
         cudnn.get_pooling_forward_output_dim(pooling, unmade)
 
 
