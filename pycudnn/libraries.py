@@ -23,12 +23,12 @@ from pycudnn.errors import (
     StatusError,
 )
 
-NAMES = ("cudnn", "cublas")
+NAMES = ("cudnn", "cublas", "cublaslt")
 BACKENDS = ("cuda", "reference")
 
 
 class Library(_core.Library):
-    """One of the libraries "cudnn" and "cublas", from the backend "cuda" or "reference".
+    """One of the libraries "cudnn", "cublas" and "cublaslt", of the backend "cuda" or "reference".
 
     Make it with ``get_library``. ``version`` is the number that the library itself reports
     (9.28.1 is 92801). Symbols are resolved one at a time, on first use.
@@ -53,9 +53,12 @@ class Library(_core.Library):
             symbol = getattr(self._loaded.cdll, function, None)
             address = symbol and ctypes.cast(symbol, ctypes.c_void_p).value
         if not address:
-            needed = f"needs {self.name} {prototype.since} or newer"
+            title = loader.TITLES[self.name]
+            needed = f"needs {title} {prototype.since} or newer"
             if self._loaded is None:
-                needed = f"is not in the reference library, only in {self.name}"
+                needed = f"is not in the reference library, only in {title}"
+            elif loader.version_number(prototype.since) <= self.version:
+                needed = f"is declared in {prototype.header}.h, but {title} does not export it"
             raise FunctionNotFound(f"{function} {needed}; {self!r} does not have it")
         return address
 
@@ -81,7 +84,7 @@ class Library(_core.Library):
     ) -> StatusError:
         """The exception for a status, with the library's last-error text."""
         described = [f"{name}: {argument!r}" for name, argument in arguments]
-        if self.name == "cublas":
+        if self.name != "cudnn":
             kind = CUBLAS_CATEGORIES.get(status, CublasError)
             name = _status_name(cublas_enums.Status, "CUBLAS_STATUS_", status)
             return kind(function, status, name, "", described)
@@ -124,7 +127,7 @@ _lock = threading.Lock()
 
 
 def get_library(name: str, backend: str | None = None) -> Library:
-    """The library "cudnn" or "cublas" of a backend (None: the default one of this machine).
+    """The library "cudnn", "cublas" or "cublaslt" of a backend (None: the machine's default one).
 
     One object per name and backend, for the life of the process. Raises LibraryNotFound where
     the real one is not installed, ValueError for another name.

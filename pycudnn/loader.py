@@ -1,4 +1,4 @@
-"""Find, open and check the real libraries: libcudnn, libcublas, and libcublasLt before it.
+"""Find, open and check the real libraries: libcudnn, libcublas, and libcublasLt beside it.
 
 Places are searched in this order: what the process has loaded already, NVIDIA's wheels, conda,
 CUDNN_PATH / CUDA_PATH and their kind, LD_LIBRARY_PATH, the usual system directories, the dynamic
@@ -26,7 +26,7 @@ from pycudnn import abi
 from pycudnn.abi.removed import REPLACEMENTS
 from pycudnn.errors import FunctionNotFound, LibraryNotFound
 
-TITLES = {"cudnn": "cuDNN", "cublas": "cuBLAS"}
+TITLES = {"cudnn": "cuDNN", "cublas": "cuBLAS", "cublaslt": "cublasLt"}
 # CUDA majors that cuDNN 9 and the tables cover, newest first.
 CUDA_MAJORS = (13, 12)
 # libcudnn is a front that opens these on first use, and it aborts the process if one is missing.
@@ -50,13 +50,19 @@ def version_text(version: int) -> str:
     return f"{version // 10000}.{version // 100 % 100}.{version % 100}"
 
 
+def version_number(text: str) -> int:
+    """The inverse of version_text: "9.28.1" is 92801."""
+    major, minor, patch = map(int, text.split("."))
+    return major * 10000 + minor * 100 + patch
+
+
 def function_not_found(name: str, function: str, version: int | None = None) -> FunctionNotFound:
     """The exception for a function that the tables do not have; it names what to call instead.
 
     `version` is that of the library asked, None where none was.
     """
     if version is None:
-        version = {"cudnn": 90000, "cublas": CUDA_MAJORS[0] * 10000}[name]
+        version = 90000 if name == "cudnn" else CUDA_MAJORS[0] * 10000
     text = f"{function} is not in {TITLES[name]} {version // 10000}.x"
     if function in REPLACEMENTS:
         return FunctionNotFound(f"{text}; use {REPLACEMENTS[function]}")
@@ -215,13 +221,14 @@ def _open(name: str, file: str, mode: int = ctypes.DEFAULT_MODE) -> LoadedLibrar
             )()
             runtime = "cudnnGetCudartVersion"
         else:
-            path = _loaded_path(cdll, "cublasGetProperty")
+            prefix = {"cublas": "cublas", "cublaslt": "cublasLt"}[name]
+            path = _loaded_path(cdll, f"{prefix}GetProperty")
             version = 0
             for property_type in range(3):  # major, minor, patch
                 value = ctypes.c_int()
-                cdll.cublasGetProperty(property_type, ctypes.byref(value))
+                cdll[f"{prefix}GetProperty"](property_type, ctypes.byref(value))
                 version = version * 100 + value.value
-            runtime = "cublasGetCudartVersion"
+            runtime = f"{prefix}GetCudartVersion"
         cudart = abi.function_type(abi.prototype(name, runtime))((runtime, cdll))()
     except AttributeError as error:
         raise OSError(str(error)) from None
@@ -324,21 +331,31 @@ def _load(name: str) -> LoadedLibrary:
     )
 
 
+def _load_beside(cublas: LoadedLibrary) -> LoadedLibrary:
+    path = sibling(cublas.path, "Lt")
+    try:
+        return _open("cublaslt", path)
+    except OSError as error:
+        raise LibraryNotFound(f"{path} cannot be used: {error}") from None
+
+
 _loaded: dict[str, LoadedLibrary] = {}
 _lock = threading.Lock()
 
 
 def load(name: str) -> LoadedLibrary:
-    """Open "cudnn" or "cublas", once per process.
+    """Open "cudnn", "cublas" or "cublaslt", once per process.
 
+    cublasLt is the one beside cuBLAS, which is opened first.
     Raises LibraryNotFound with every path tried and what to install, or, in one line, the CUDA
     majors of library and driver where only a build for a newer CUDA is there.
     """
     if name not in TITLES:
         raise ValueError(f"name must be one of {', '.join(TITLES)}, got {name!r}")
+    cublas = load("cublas") if name == "cublaslt" else None
     with _lock:
         if name not in _loaded:
-            _loaded[name] = _load(name)
+            _loaded[name] = _load_beside(cublas) if cublas else _load(name)
         return _loaded[name]
 
 

@@ -1,4 +1,4 @@
-"""Every C function of cuDNN and cuBLAS under its own name, through ctypes.
+"""Every C function of cuDNN, cuBLAS and cublasLt under its own name, through ctypes.
 
     >>> import ctypes
     >>> from pycudnn import raw
@@ -9,7 +9,9 @@
 The names in this module call the real libraries; `raw.reference` holds the same names for the
 reference library, and `raw.bind` those of one Library object. A C status comes back as the
 Status enum and raises nothing. C types are here too: handles, structs and, as IntEnum, enums
-(`raw.cudnnDataType_t.FLOAT`). As cublas_v2.h has it, `cublasSgemm` means `cublasSgemm_v2`.
+(`raw.cudnnDataType_t.FLOAT`). As cublas_v2.h has it, `cublasSgemm` means `cublasSgemm_v2`. The
+six functions that cublasLt.h defines itself are here too: `cublasLtMatmulDescInit` fills a
+`cublasLtMatmulDescOpaque_t` of yours.
 
 An argument of the wrong handle or descriptor type is a TypeError. Nothing else is checked:
 a bad pointer, size or a destroyed descriptor can crash the process, as in C.
@@ -61,9 +63,7 @@ def _make_function(proto: Prototype, library: Callable[[], Library]) -> Callable
             function = library().function(proto.name)
             reference = library().backend == "reference"
         if len(arguments) != len(proto.arguments):
-            raise TypeError(
-                f"{len(arguments)} arguments given, {proto} takes {len(proto.arguments)}"
-            )
+            raise _wrong_count(proto, arguments)
         try:
             result = function(*arguments)
         except ctypes.ArgumentError as error:
@@ -79,8 +79,29 @@ def _make_function(proto: Prototype, library: Callable[[], Library]) -> Callable
                 raise pending
         return convert(result)
 
+    return _described(call, proto)
+
+
+def _make_inline(proto: Prototype, internal: Callable[..., Any]) -> Callable[..., Any]:
+    """What cublasLt.h defines as the call of NAME_internal with the size of the struct."""
+    size = ctypes.sizeof(HANDLES[proto.arguments[0].type]._type_)
+
+    def call(*arguments: Any) -> Any:
+        if len(arguments) != len(proto.arguments):
+            raise _wrong_count(proto, arguments)
+        return internal(arguments[0], size, *arguments[1:])
+
+    return _described(call, proto)
+
+
+def _wrong_count(proto: Prototype, arguments: tuple[Any, ...]) -> TypeError:
+    return TypeError(f"{len(arguments)} arguments given, {proto} takes {len(proto.arguments)}")
+
+
+def _described(call: Callable[..., Any], proto: Prototype) -> Callable[..., Any]:
+    """`call` with the name, docstring and signature of the C function."""
     call.__name__ = call.__qualname__ = proto.name
-    title = TITLES["cublas" if proto.header.startswith("cublas") else "cudnn"]
+    title = TITLES[abi.library_of(proto.name) or ""]
     call.__doc__ = (
         f"{proto}\n\nDeclared in {proto.header}.h, first seen in {title} {proto.since}."
         + (" Deprecated there." if proto.deprecated else "")
@@ -103,15 +124,21 @@ class Functions:
     def __getattr__(self, name: str) -> Any:
         if name in TYPES:
             return TYPES[name]
-        library = "cublas" if name.startswith("cublas") else "cudnn"
-        if not name.startswith(library):
-            raise AttributeError(f"{name} is neither a C function nor a C type of cuDNN or cuBLAS")
+        library = abi.library_of(name)
+        if library is None:
+            raise AttributeError(
+                f"{name} is neither a C function nor a C type of cuDNN, cuBLAS or cublasLt"
+            )
         source = self._source
         if isinstance(source, Library) and source.name != library:
             raise AttributeError(f"{name} is not in {source!r}")
         symbol = versioned_name(library, name)
         if symbol != name:
             return getattr(self, symbol)
+        if name in abi.INLINE:
+            internal = getattr(self, f"{name}_internal")
+            setattr(self, name, _make_inline(abi.INLINE[name], internal))
+            return getattr(self, name)
         if name not in abi.prototypes(library):
             raise function_not_found(library, name)
         if isinstance(source, Library):
@@ -125,7 +152,10 @@ class Functions:
 
     def __dir__(self) -> list[str]:
         names = [self._source.name] if isinstance(self._source, Library) else list(TITLES)
-        return sorted({*TYPES, *(function for name in names for function in abi.prototypes(name))})
+        functions = {function for name in names for function in abi.prototypes(name)}
+        if "cublaslt" in names:
+            functions |= set(abi.INLINE)
+        return sorted({*TYPES, *functions})
 
     def __repr__(self) -> str:
         return f"raw.bind({self._source!r})"

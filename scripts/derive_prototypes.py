@@ -1,12 +1,14 @@
 """Derive pycudnn's tables of C functions and enums from NVIDIA's headers.
 
     python scripts/derive_prototypes.py tables --cudnn DIR [DIR ...] --cublas DIR [DIR ...]
+        --cublaslt DIR [DIR ...]
     python scripts/derive_prototypes.py pxd
 
-`tables` writes pycudnn/abi/{cudnn,cublas,cudnn_enums,cublas_enums}.py. Each DIR is an include
-directory; its version is read from the headers in it. With several directories the newest one
-gives a function's prototype and the oldest one that declares it gives its `since`. Without any
-directory the headers of the installed NVIDIA wheels are read. Needs pycparser and gcc.
+`tables` writes pycudnn/abi/{cudnn,cublas,cublaslt}.py and {cudnn,cublas,cublaslt}_enums.py there.
+Each DIR is an include directory; its version is read from the headers in it. With several
+directories the newest one gives a function's prototype and the oldest one that declares it gives
+its `since`. Without any directory the headers of the installed NVIDIA wheels are read. Needs
+pycparser and gcc.
 
 `pxd` writes pycudnn/_prototypes.pxd, the function-pointer types of the calls that the Cython
 extension makes, from the committed tables.
@@ -28,16 +30,26 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 
 HEADERS = {
-    "cudnn": ("cudnn_graph", "cudnn_ops", "cudnn_cnn", "cudnn_adv"),
+    # The last two are not in every cuDNN 9.
+    "cudnn": (
+        *("cudnn_graph", "cudnn_ops", "cudnn_cnn", "cudnn_adv"),
+        *("cudnn_subquadratic_ops", "cudnn_gnn_ops"),
+    ),
     "cublas": ("cublas_api",),
+    "cublaslt": ("cublasLt",),
 }
+TITLES = {"cudnn": "cuDNN", "cublas": "cuBLAS", "cublaslt": "cublasLt"}
 # Enums of CUDA's own headers that cuBLAS functions take.
-SHARED_HEADERS = {"cudnn": (), "cublas": ("library_types",)}
+SHARED_HEADERS = {"cudnn": (), "cublas": ("library_types",), "cublaslt": ()}
+# Read for their types alone.
+INCLUDED_HEADERS = {"cudnn": ("cudnn_version",), "cublas": (), "cublaslt": ("cublas_api",)}
 
 # What the vendor headers need of the CUDA and system headers, so that neither has to be parsed.
 FAKE_HEADERS = {
     "stdint.h": "typedef int int32_t; typedef unsigned int uint32_t; typedef long int64_t;"
-    "typedef unsigned long size_t;",
+    "typedef unsigned long size_t, uint64_t; typedef unsigned short uint16_t;",
+    "stddef.h": "#include <stdint.h>",
+    "stdio.h": "typedef struct FILE FILE;",
     "driver_types.h": "#include <stdint.h>\ntypedef struct CUstream_st *cudaStream_t;"
     "typedef struct CUgraph_st *cudaGraph_t;",
     "cuda_runtime_api.h": '#include "driver_types.h"',
@@ -46,10 +58,13 @@ FAKE_HEADERS = {
     "cuda_fp16.h": "typedef struct { unsigned short x; } __half;",
     "cuda_bf16.h": "typedef struct { unsigned short x; } __nv_bfloat16;",
     # Neither library's wheel has this one where CUDA's headers are in a wheel of their own.
-    "library_types.h": "typedef int libraryPropertyType, cudaDataType, cudaDataType_t;",
+    "library_types.h": "typedef int libraryPropertyType, cudaDataType, cudaDataType_t,"
+    "cudaEmulationStrategy, cudaEmulationMantissaControl, cudaEmulationSpecialValuesSupport;",
 }
 # `#define`s worth a name in Python; the others are version numbers and include guards.
-CONSTANTS = re.compile(r"#define (CUDNN_(?:DIM|SEV|LRN|BN|RNN|SEQDATA|ATTN)_\w+) (.+)")
+CONSTANTS = re.compile(
+    r"#define (CUDNN_(?:DIM|SEV|LRN|BN|RNN|SEQDATA|ATTN)_\w+|CUBLASLT_NUMERICAL_\w+) (.+)"
+)
 
 
 class Argument(NamedTuple):
@@ -76,8 +91,10 @@ class Declarations:
 
     version: tuple[int, ...]
     functions: dict[str, Function] = field(default_factory=dict)
+    inline: dict[str, Function] = field(default_factory=dict)  # defined in the header itself
     enums: dict[str, dict[str, int]] = field(default_factory=dict)
-    opaque: dict[str, str] = field(default_factory=dict)  # pointer type -> C declaration
+    opaque: dict[str, str] = field(default_factory=dict)  # pointer type -> struct
+    structs: dict[str, int] = field(default_factory=dict)  # struct of 64-bit words -> how many
     constants: dict[str, int | float] = field(default_factory=dict)
 
 
@@ -118,7 +135,7 @@ def preprocess(library: str, include: Path, work: Path) -> tuple[str, str]:
     """The headers as plain C for pycparser, and their macros (output of gcc -dM)."""
     for name, text in FAKE_HEADERS.items():
         (work / name).write_text(f"#pragma once\n{text}\n")
-    for name in (*HEADERS[library], *SHARED_HEADERS[library], "cudnn_version"):
+    for name in (*HEADERS[library], *SHARED_HEADERS[library], *INCLUDED_HEADERS[library]):
         source = include / f"{name}.h"
         if source.is_file():
             # The half and bfloat16 functions are C functions inside `#if __cplusplus`.
@@ -127,7 +144,8 @@ def preprocess(library: str, include: Path, work: Path) -> tuple[str, str]:
             )
             (work / source.name).write_text(text)
     unit = work / "unit.c"
-    unit.write_text("".join(f'#include "{name}.h"\n' for name in HEADERS[library]))
+    present = (name for name in HEADERS[library] if (work / f"{name}.h").is_file())
+    unit.write_text("".join(f'#include "{name}.h"\n' for name in present))
     command = ["gcc", "-E", "-nostdinc", "-DCUDNN_WARN_DEPRECATED", "-DCUBLASAPI="]
     command += [f"-I{work}", str(unit)]
     text = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
@@ -172,6 +190,32 @@ def evaluate(node: object, known: dict[str, int]) -> int:
     raise ValueError(f"{type(node).__name__} in an enumerator")
 
 
+def enum_members(node: object, known: dict[str, int]) -> dict[str, int]:
+    """Enumerators and values of the enum that a typedef names, none where it names another type."""
+    from pycparser import c_ast
+
+    members: dict[str, int] = {}
+    inner = node.type if isinstance(node, c_ast.TypeDecl) else None
+    if isinstance(inner, c_ast.Enum) and inner.values:
+        following = 0
+        for item in inner.values.enumerators:
+            value = evaluate(item.value, known | members) if item.value else following
+            members[item.name] = value
+            following = value + 1
+    return members
+
+
+def declared_function(node: object, header: str, version: str, deprecated: bool) -> Function:
+    """A function's declaration as a row of the table."""
+    parameters = node.type.args.params if node.type.args else []
+    arguments = tuple(
+        Argument(spell(parameter.type), parameter.name)
+        for parameter in parameters
+        if spell(parameter.type) != "void"
+    )
+    return Function(node.name, spell(node.type.type), arguments, header, version, deprecated)
+
+
 def parse(library: str, include: Path) -> Declarations:
     """Read the headers of one version of `library`."""
     from pycparser import c_ast, c_parser
@@ -187,22 +231,21 @@ def parse(library: str, include: Path) -> Declarations:
     wanted = (*HEADERS[library], *SHARED_HEADERS[library])
     for node in tree.ext:
         header = Path(node.coord.file).stem
+        if header not in (*wanted, *INCLUDED_HEADERS[library]):
+            continue
+        if isinstance(node, c_ast.Typedef):
+            members = enum_members(node.type, enumerators)
+            enumerators |= members
+            if members and header in wanted:
+                found.enums[node.name] = members
         if header not in wanted:
             continue
-        if isinstance(node, c_ast.Decl) and isinstance(node.type, c_ast.FuncDecl):
-            parameters = node.type.args.params if node.type.args else []
-            arguments = tuple(
-                Argument(spell(parameter.type), parameter.name)
-                for parameter in parameters
-                if spell(parameter.type) != "void"
-            )
-            found.functions[node.name] = Function(
-                node.name,
-                spell(node.type.type),
-                arguments,
-                header,
-                version_text(found.version),
-                "inline" in node.funcspec,
+        version = version_text(found.version)
+        if isinstance(node, c_ast.FuncDef):
+            found.inline[node.decl.name] = declared_function(node.decl, header, version, False)
+        elif isinstance(node, c_ast.Decl) and isinstance(node.type, c_ast.FuncDecl):
+            found.functions[node.name] = declared_function(
+                node, header, version, "inline" in node.funcspec
             )
         elif isinstance(node, c_ast.Typedef):
             target = node.type
@@ -210,18 +253,16 @@ def parse(library: str, include: Path) -> Declarations:
             if pointer:
                 target = target.type
             inner = target.type if isinstance(target, c_ast.TypeDecl) else None
-            if isinstance(inner, c_ast.Enum) and inner.values:
-                members: dict[str, int] = {}
-                following = 0
-                for item in inner.values.enumerators:
-                    value = evaluate(item.value, enumerators) if item.value else following
-                    members[item.name] = enumerators[item.name] = value
-                    following = value + 1
-                found.enums[node.name] = members
-            elif pointer and isinstance(inner, c_ast.Struct) and inner.decls is None:
+            if isinstance(inner, c_ast.Struct) and inner.decls is None and pointer:
                 found.opaque[node.name] = inner.name
+            elif isinstance(inner, c_ast.Struct) and inner.decls and not pointer:
+                words = inner.decls[0].type
+                if len(inner.decls) == 1 and spell(words) == "uint64_t *":
+                    found.structs[node.name] = evaluate(words.dim, enumerators)
+            elif isinstance(inner, c_ast.IdentifierType) and inner.names[0] in found.structs:
+                found.opaque[node.name] = inner.names[0]
     for name, value in CONSTANTS.findall(macros):
-        expression = re.sub(r"\b(\d+)U\b", r"\1", value)
+        expression = re.sub(r"\b(0x[0-9a-f]+|\d+)(?:ull|U)\b", r"\1", value)
         found.constants[name] = eval(expression, {"__builtins__": {}}, dict(enumerators))
     return found
 
@@ -231,15 +272,18 @@ def merge(versions: list[Declarations]) -> Declarations:
     newest, *older = sorted(versions, key=lambda found: found.version, reverse=True)
     merged = Declarations(newest.version)
     for found in (newest, *older):
-        for name, function in found.functions.items():
-            known = merged.functions.setdefault(name, function)
-            if [a.type for a in known.arguments] != [a.type for a in function.arguments]:
-                print(f"{name}: other argument types before {known.since}", file=sys.stderr)
-            merged.functions[name] = known._replace(since=function.since)
+        for into, functions in (
+            (merged.functions, found.functions),
+            (merged.inline, found.inline),
+        ):
+            for name, function in functions.items():
+                known = into.setdefault(name, function)
+                if [a.type for a in known.arguments] != [a.type for a in function.arguments]:
+                    print(f"{name}: other argument types before {known.since}", file=sys.stderr)
+                into[name] = known._replace(since=function.since)
         for c_name, members in found.enums.items():
-            known_members = merged.enums.setdefault(c_name, {})
-            for member, value in members.items():
-                known_members.setdefault(member, value)
+            merged.enums.setdefault(c_name, members)
+        merged.structs |= {k: v for k, v in found.structs.items() if k not in merged.structs}
         merged.opaque |= {k: v for k, v in found.opaque.items() if k not in merged.opaque}
         merged.constants |= {k: v for k, v in found.constants.items() if k not in merged.constants}
     return merged
@@ -248,7 +292,7 @@ def merge(versions: list[Declarations]) -> Declarations:
 def preamble(library: str, versions: list[Declarations], what: str) -> str:
     """Docstring and imports that a generated file begins with."""
     read = ", ".join(version_text(found.version) for found in versions)
-    title = {"cudnn": "cuDNN", "cublas": "cuBLAS"}[library]
+    title = TITLES[library]
     docstring = textwrap.fill(
         f"{what} that {title} {version_text(versions[-1].version)} declares. "
         f"Generated by scripts/derive_prototypes.py from the headers of {title} {read}; "
@@ -265,10 +309,34 @@ def render_prototypes(library: str, merged: Declarations, versions: list[Declara
     lines.append("# Types of handles and descriptors: pointer type, struct that it points to.\n")
     lines.append("OPAQUE: dict[str, str] = {\n")
     lines += [f'    "{name}": "{struct}",\n' for name, struct in merged.opaque.items()]
-    lines.append("}\n\n# (result, name, ((type, argument), ...), header, since, deprecated)\n")
+    lines.append("}\n")
+    if merged.structs:
+        lines.append("\n# Structs that only the library understands, and their 64-bit words.\n")
+        lines.append("STRUCTS: dict[str, int] = {\n")
+        lines += [f'    "{name}": {words},\n' for name, words in merged.structs.items()]
+        lines.append("}\n")
+    lines.append("\n# (result, name, ((type, argument), ...), header, since, deprecated)\n")
     lines.append("# fmt: off\nPROTOTYPES: dict[str, Prototype] = table((\n")
-    for p in merged.functions.values():
-        lines.append(f'    ("{p.result}", "{p.name}", (' + ("\n" if p.arguments else ""))
+    lines += render_rows(merged.functions)
+    lines.append("))\n")
+    if merged.inline:
+        lines.append("\n# Defined in the header, so no library has them.\n")
+        lines.append("INLINE: dict[str, Prototype] = table((\n")
+        lines += render_rows(merged.inline)
+        lines.append("))\n")
+    return "".join(lines)
+
+
+def render_rows(functions: dict[str, Function]) -> list[str]:
+    """The rows of a table of functions."""
+    lines = []
+    for p in functions.values():
+        end = f'), "{p.header}", "{p.since}", {p.deprecated}),\n'
+        lines.append(f'    ("{p.result}", "{p.name}", (')
+        if not p.arguments and len(lines[-1]) + len(end) <= 100:
+            lines.append(end)
+            continue
+        lines.append("\n")
         row = ""
         for argument in p.arguments:
             item = f'("{argument.type}", "{argument.name}"),'
@@ -278,15 +346,13 @@ def render_prototypes(library: str, merged: Declarations, versions: list[Declara
             row = f"{row} {item}".lstrip()
         if row:
             lines.append(f"        {row}\n")
-        indent = "    " if p.arguments else ""
-        lines.append(f'{indent}), "{p.header}", "{p.since}", {p.deprecated}),\n')
-    lines.append("))\n")
-    return "".join(lines)
+        lines.append(f"    {end}")
+    return lines
 
 
 def class_name(c_name: str) -> str:
     """Python name of an enum: ConvolutionMode of cudnnConvolutionMode_t."""
-    name = re.sub(r"^(cudnn|cublas)", "", c_name).removesuffix("_t")
+    name = re.sub(r"^(cudnn|cublasLt|cublas)", "", c_name).removesuffix("_t")
     return name[0].upper() + name[1:]
 
 

@@ -73,13 +73,20 @@ size_t cudnnGetCudartVersion(void) {{ return {cuda * 1000 + 10}; }}
 
 def build_cublas(directory: Path, cuda: int, light: bool = True) -> Path:
     if light:
-        build(directory / f"libcublasLt.so.{cuda}", "int cublasLtGetVersion(void) { return 1; }")
-    source = f"""\
+        build(directory / f"libcublasLt.so.{cuda}", _cublas_source("cublasLt", cuda))
+    return build(directory / f"libcublas.so.{cuda}", _cublas_source("cublas", cuda))
+
+
+def _cublas_source(prefix: str, cuda: int) -> str:
+    return f"""\
 #include <stddef.h>
-int cublasGetProperty(int type, int *value) {{ *value = (int[]){{{cuda}, 3, 2}}[type]; return 0; }}
-size_t cublasGetCudartVersion(void) {{ return {cuda * 1000}; }}
+int {prefix}GetVersion(void) {{ return 1; }}
+int {prefix}GetProperty(int type, int *value) {{
+    *value = (int[]){{{cuda}, 3, 2}}[type];
+    return 0;
+}}
+size_t {prefix}GetCudartVersion(void) {{ return {cuda * 1000}; }}
 """
-    return build(directory / f"libcublas.so.{cuda}", source)
 
 
 @pytest.fixture
@@ -239,6 +246,8 @@ def test_l4_cublaslt_is_opened_first_and_from_the_same_directory(tmp_path):
     """
     output = run(code, first=[tmp_path], LD_LIBRARY_PATH=str(other)).splitlines()
     light = cublas.with_name("libcublasLt.so.13")
+    lt = run(PRINT.format(name="cublaslt"), first=[tmp_path], LD_LIBRARY_PATH=str(other))
+    assert lt.split() == [str(light), "130302", "13", "wheel"]
     assert output == [str(light), str(cublas), str(light)]
 
 
@@ -286,7 +295,7 @@ def test_e4_library_that_lacks_symbols_still_loads(tmp_path):
     library = libraries.get_library("cudnn", "cuda")
     print(library.version, library.function("cudnnGetVersion")())
     try:
-        library.address("cudnnBackendPopulateCudaGraph")
+        library.address("cudnnGetExecutionPlanWorkspaceSize")
     except errors.FunctionNotFound as error:
         print(error)
     try:
@@ -298,10 +307,11 @@ def test_e4_library_that_lacks_symbols_still_loads(tmp_path):
     """
     numbers, lacking, removed, exported = run(code, first=[tmp_path]).splitlines()
     assert exported == (
-        "('cudnn_graph', 2) ('cudnn_ops', 0) ('cudnn_cnn', 0) ('cudnn_adv', 0) ('cublas_api', None)"
+        "('cudnn_graph', 2) ('cudnn_ops', 0) ('cudnn_cnn', 0) ('cudnn_adv', 0) "
+        "('cudnn_subquadratic_ops', 0) ('cudnn_gnn_ops', 0) ('cublas_api', None) ('cublasLt', None)"
     )
     assert numbers == "90702 90702"
-    assert "cudnnBackendPopulateCudaGraph needs cudnn 9.5.0 or newer" in lacking
+    assert "cudnnGetExecutionPlanWorkspaceSize needs cuDNN 9.23.0 or newer" in lacking
     assert removed == ("cudnnSetRNNDescriptor_v6 is not in cuDNN 9.x; use cudnnSetRNNDescriptor_v8")
 
 
@@ -349,7 +359,7 @@ def test_importing_pycudnn_opens_no_library_and_no_cuda_package():
 
 
 def test_name_that_is_no_library():
-    with pytest.raises(ValueError, match="name must be one of cudnn, cublas, got 'cufft'"):
+    with pytest.raises(ValueError, match="name must be one of cudnn, cublas, cublaslt, got"):
         loader.load("cufft")
 
 

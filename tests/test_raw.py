@@ -46,7 +46,7 @@ def test_every_function_has_its_name():
     names = set(dir(raw))
     assert names >= set(abi.prototypes("cudnn"))
     assert names >= set(abi.prototypes("cublas"))
-    for name in (*abi.prototypes("cudnn"), *abi.prototypes("cublas")):
+    for name in (*abi.prototypes("cudnn"), *abi.prototypes("cublas"), *abi.prototypes("cublaslt")):
         assert getattr(raw, name).__name__ == name
 
 
@@ -170,7 +170,7 @@ def test_descriptor_of_another_type_is_a_type_error(functions):
 def test_every_function_refuses_the_wrong_handle():
     wrong = raw.cudnnFusedOpsPlan_t()
     checked = 0
-    for library in ("cudnn", "cublas"):
+    for library in ("cudnn", "cublas", "cublaslt"):
         for proto in abi.prototypes(library).values():
             type_ = abi.function_type(proto)
             for position, argument in enumerate(proto.arguments):
@@ -371,3 +371,33 @@ def test_cublas_properties_of_the_real_library():
     assert value.value in (12, 13)
     assert raw.cublasGetStatusName(7) == "CUBLAS_STATUS_INVALID_VALUE"
     assert type(raw.cublasGetProperty(0, byref(value))).__doc__ == "cublasStatus_t"
+
+
+@pytest.mark.library
+def test_cublaslt_descriptors_in_memory_of_the_caller():
+    layout = raw.cublasLtMatrixLayoutOpaque_t()
+    kind = raw.cudaDataType.R_32F
+    assert raw.cublasLtMatrixLayoutInit(ctypes.byref(layout), kind, 5, 7, 6) == 0
+    for attribute, expected in (("ROWS", 5), ("COLS", 7), ("LD", 6)):
+        value, written = ctypes.c_int64(), ctypes.c_size_t()
+        status = raw.cublasLtMatrixLayoutGetAttribute(
+            ctypes.byref(layout),
+            raw.cublasLtMatrixLayoutAttribute_t[f"MATRIX_LAYOUT_{attribute}"],
+            ctypes.byref(value),
+            ctypes.sizeof(value),
+            ctypes.byref(written),
+        )
+        assert (status, value.value, written.value) == (0, expected, 8)
+    with pytest.raises(TypeError, match=r"2 arguments given, cublasStatus_t cublasLtMatrixLayout"):
+        raw.cublasLtMatrixLayoutInit(ctypes.byref(layout), kind)
+    with pytest.raises(TypeError, match="matLayout must be cublasLtMatrixLayout_t"):
+        raw.cublasLtMatrixLayoutInit(raw.cublasLtMatmulDesc_t(), kind, 5, 7, 6)
+    assert raw.cublasLtGetStatusName(7) == "CUBLAS_STATUS_INVALID_VALUE"
+    assert "first seen in cublasLt 12.0.2" in raw.cublasLtMatrixLayoutInit.__doc__
+    assert "cublasLtMatmulDescInit" in dir(raw)
+
+
+@pytest.mark.library
+def test_declared_function_that_no_cublaslt_exports():
+    with pytest.raises(FunctionNotFound, match="cublasLtDisableCpuInstructionsSetMask is declared"):
+        raw.cublasLtDisableCpuInstructionsSetMask(0)

@@ -107,7 +107,6 @@ print(json.dumps(pycudnn.show_config(as_dict=True)))
     assert any(hint in line for line in info["missing"])
     for name, library in info["libraries"].items():
         if library.get("origin") != "system":
-            assert f"{loader.TITLES[name]} " in library["error"]
             assert "was not found" in library["error"]
             assert f"{loader.TITLES[name]}: pip install '{loader.extra()}'" in info["missing"]
 
@@ -131,7 +130,10 @@ def test_coverage_counts_functions_per_header(capsys):
         "cudnn_ops": 100,
         "cudnn_cnn": 50,
         "cudnn_adv": 47,
+        "cudnn_subquadratic_ops": 12,
+        "cudnn_gnn_ops": 6,
         "cublas_api": 539,
+        "cublasLt": 54,
     }
     ops = [p.name for p in abi.prototypes("cudnn").values() if p.header == "cudnn_ops"]
     assert rows["cudnn_ops"]["reference"] == sum(
@@ -141,7 +143,7 @@ def test_coverage_counts_functions_per_header(capsys):
     main(["--coverage"])
     table = capsys.readouterr().out.splitlines()
     assert table[0].split() == ["header", "declared", "exported", "reference"]
-    assert len(table) == 6
+    assert len(table) == 9
 
 
 @pytest.mark.library
@@ -153,6 +155,11 @@ def test_real_library_exports_what_it_should(capsys):
         version = tuple(map(int, loader.version_text(library.version).split(".")))
         for row in rows:
             table = [p for p in abi.prototypes(name).values() if p.header == row["header"]]
-            known = [p for p in table if tuple(map(int, p.since.split("."))) <= version]
+            known = [
+                p.name
+                for p in table
+                if tuple(map(int, p.since.split("."))) <= version
+                and p.name != "cublasLtDisableCpuInstructionsSetMask"  # declared only
+            ]
             if table:
                 assert len(known) <= row["exported"] <= row["declared"]

@@ -1,4 +1,4 @@
-"""ctypes types for the C types that cuDNN's and cuBLAS's prototypes name."""
+"""ctypes types for the C types that the prototypes of cuDNN, cuBLAS and cublasLt name."""
 
 from __future__ import annotations
 
@@ -7,20 +7,31 @@ import functools
 from enum import IntEnum
 from typing import Any
 
-from pycudnn.abi import cublas, cublas_enums, cudnn, cudnn_enums
+from pycudnn.abi import cublas, cublas_enums, cublaslt, cublaslt_enums, cudnn, cudnn_enums
 
 
 class Opaque(ctypes.Structure):
     """Base of the structs that only the library sees inside."""
 
 
+def _words(struct: str, count: int) -> Any:
+    fields = [("data", ctypes.c_uint64 * count)]
+    return type(struct, (ctypes.Structure,), {"__doc__": f"struct {struct}", "_fields_": fields})
+
+
+# cublasLt's descriptors and algorithms: their size is known, so that a caller can hold them.
+_WORDS: dict[str, Any] = {name: _words(name, count) for name, count in cublaslt.STRUCTS.items()}
+
+
 def _opaque_pointer(struct: str) -> Any:
-    return ctypes.POINTER(type(struct, (Opaque,), {"__doc__": f"struct {struct}"}))
+    known = _WORDS.get(struct)
+    return ctypes.POINTER(known or type(struct, (Opaque,), {"__doc__": f"struct {struct}"}))
 
 
 # A pointer type of its own for each handle and descriptor: ctypes then refuses the wrong one.
 HANDLES: dict[str, Any] = {
-    name: _opaque_pointer(struct) for name, struct in {**cudnn.OPAQUE, **cublas.OPAQUE}.items()
+    name: _opaque_pointer(struct)
+    for name, struct in {**cudnn.OPAQUE, **cublas.OPAQUE, **cublaslt.OPAQUE}.items()
 }
 # C declares this one as void *, but it is a handle like the others.
 HANDLES["cudnnBackendDescriptor_t"] = _opaque_pointer("cudnnBackendDescriptor")
@@ -29,6 +40,7 @@ HANDLES["cudnnBackendDescriptor_t"] = _opaque_pointer("cudnnBackendDescriptor")
 ENUMS: dict[str, type[IntEnum]] = {
     **cublas_enums.ENUMS,
     **cudnn_enums.ENUMS,
+    **cublaslt_enums.ENUMS,
     "cudaDataType_t": cublas_enums.CudaDataType,
     "cublasDataType_t": cublas_enums.CudaDataType,
 }
@@ -86,6 +98,45 @@ class cudnnFraction_t(ctypes.Structure):
     _fields_ = [("numerator", ctypes.c_int64), ("denominator", ctypes.c_int64)]
 
 
+class cudnnGnnCscGraph_t(ctypes.Structure):
+    """A graph in compressed sparse columns; the pointers are device addresses."""
+
+    _fields_ = [
+        ("cscOffsets", ctypes.c_void_p),
+        ("cscIndices", ctypes.c_void_p),
+        ("mapCscToCoo", ctypes.c_void_p),
+        ("mapRevToCoo", ctypes.c_void_p),
+        ("nSrcNodes", ctypes.c_int64),
+        ("nDstNodes", ctypes.c_int64),
+        ("nIndices", ctypes.c_int64),
+        ("idxType", ctypes.c_int),
+        ("cscRevOffsets", ctypes.c_void_p),
+    ]
+
+
+class cudnnGnnMhaParams_t(ctypes.Structure):
+    """Settings of multi-head attention on a graph."""
+
+    _fields_ = [
+        ("activation", ctypes.c_int),
+        ("activationAlpha", ctypes.c_float),  # slope of leaky ReLU, or the scalar
+        ("numHeads", ctypes.c_int),
+        ("concatHeads", ctypes.c_int),  # 1 concatenates the heads, 0 averages them
+    ]
+
+
+class cublasLtMatmulHeuristicResult_t(ctypes.Structure):
+    """One algorithm that cublasLt's heuristic proposes."""
+
+    _fields_ = [
+        ("algo", _WORDS["cublasLtMatmulAlgo_t"]),
+        ("workspaceSize", ctypes.c_size_t),  # bytes
+        ("state", ctypes.c_int),  # the other fields count only if it is SUCCESS
+        ("wavesCount", ctypes.c_float),
+        ("reserved", ctypes.c_int * 4),
+    ]
+
+
 class cuComplex(ctypes.Structure):
     """Complex number of two floats, aligned to 8 bytes in C."""
 
@@ -103,6 +154,8 @@ cudnnCallback_t = ctypes.CFUNCTYPE(
     None, ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(cudnnDebug_t), ctypes.c_char_p
 )
 cublasLogCallback = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
+# Level, function name, message.
+cublasLtLoggerCallback_t = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p)
 
 NUMBERS: dict[str, Any] = {
     "char": ctypes.c_char,
@@ -114,6 +167,8 @@ NUMBERS: dict[str, Any] = {
     "int32_t": ctypes.c_int32,
     "uint32_t": ctypes.c_uint32,
     "int64_t": ctypes.c_int64,
+    "uint16_t": ctypes.c_uint16,
+    "uint64_t": ctypes.c_uint64,
     "size_t": ctypes.c_size_t,
     "float": ctypes.c_float,
     "double": ctypes.c_double,
@@ -126,16 +181,21 @@ NUMBERS: dict[str, Any] = {
 STRUCTS: dict[str, Any] = {
     struct.__name__: struct
     for struct in (
+        *_WORDS.values(),
+        cublasLtMatmulHeuristicResult_t,
         cudnnRuntimeTag_t,
         cudnnConvolutionFwdAlgoPerf_t,
         cudnnConvolutionBwdDataAlgoPerf_t,
         cudnnConvolutionBwdFilterAlgoPerf_t,
         cudnnDebug_t,
         cudnnFraction_t,
+        cudnnGnnCscGraph_t,
+        cudnnGnnMhaParams_t,
     )
 }
 # Streams and graphs come from other CUDA bindings as integers, callbacks as function objects.
-ADDRESSES = ("cudaStream_t", "cudaGraph_t", "cudnnCallback_t", "cublasLogCallback")
+CALLBACKS = ("cudnnCallback_t", "cublasLogCallback", "cublasLtLoggerCallback_t")
+ADDRESSES = ("cudaStream_t", "cudaGraph_t", *CALLBACKS)
 
 
 def base_and_depth(spelling: str) -> tuple[str, int]:
@@ -170,6 +230,8 @@ def ctypes_type(spelling: str) -> Any:
     """
     base, depth = base_and_depth(spelling)
     result: Any
+    if base == "FILE":
+        base = "void"  # an address from the C library
     if base == "void":
         if depth == 0:
             return None

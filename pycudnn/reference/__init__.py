@@ -28,9 +28,10 @@ from .runtime import address, live_objects, take_pending
 
 __all__ = ["address", "cudnn_cnn", "cudnn_ops", "live_objects", "take_pending", "version"]
 
-_VERSIONS = {"cudnn": cudnn_graph.VERSION, "cublas": cublas.VERSION}
+# cublasLt is a part of cuBLAS and counts with it.
+_VERSIONS = {"cudnn": cudnn_graph.VERSION, "cublas": cublas.VERSION, "cublaslt": cublas.VERSION}
 
 
 def version(library: str) -> int:
-    """The version of "cudnn" or "cublas" that the reference library follows."""
+    """The version of "cudnn", "cublas" or "cublaslt" that the reference library follows."""
     return _VERSIONS[library]

@@ -120,7 +120,7 @@ def names() -> frozenset[str]:
 
 
 def address(library: str, name: str) -> int | None:
-    """The address of the C function `name` of "cudnn" or "cublas"; None if there is none here."""
+    """The address of the C function `name` of the library; None if there is none here."""
     if name not in _functions or name not in abi.prototypes(library):
         return None
     with _callbacks_lock:

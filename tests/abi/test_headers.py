@@ -33,8 +33,8 @@ def _script(name: str) -> Any:
 
 
 derive = _script("derive_prototypes")
-INCLUDES = {library: derive.installed_include(library) for library in ("cudnn", "cublas")}
-ENUM_MODULES = {"cudnn": abi.types.cudnn_enums, "cublas": abi.types.cublas_enums}
+INCLUDES = {library: derive.installed_include(library) for library in derive.HEADERS}
+ENUM_MODULES = {library: getattr(types, f"{library}_enums") for library in derive.HEADERS}
 
 
 @pytest.fixture(scope="module")
@@ -56,11 +56,11 @@ def _table_versions(library: str) -> list[tuple[int, ...]]:
     return [tuple(map(int, version.split("."))) for version in read[1].split(", ")]
 
 
-@pytest.mark.parametrize("library", ["cudnn", "cublas"])
+@pytest.mark.parametrize("library", derive.HEADERS)
 def test_prototypes_are_those_of_the_installed_headers(declared, library):
     found, table = declared[library], abi.prototypes(library)
     newest = _table_versions(library)[-1]
-    assert len(found.functions) > 200
+    assert len(found.functions) > {"cudnn": 200, "cublas": 500, "cublaslt": 40}[library]
     for name, function in found.functions.items():
         if name not in table:
             assert found.version > newest, f"{name} is missing: run scripts/derive_prototypes.py"
@@ -77,7 +77,7 @@ def test_prototypes_are_those_of_the_installed_headers(declared, library):
         assert set(table) == set(found.functions)
 
 
-@pytest.mark.parametrize("library", ["cudnn", "cublas"])
+@pytest.mark.parametrize("library", derive.HEADERS)
 def test_enums_are_those_of_the_installed_headers(declared, library):
     found, module = declared[library], ENUM_MODULES[library]
     newest = _table_versions(library)[-1]
@@ -106,11 +106,12 @@ def test_generated_files_are_what_the_script_writes(declared):
             pytest.skip(f"{library}: other headers are installed than the table was made from")
         older = [derive.Declarations(version) for version in versions[:-1]]
         merged = derive.merge([*older, found])
-        since = abi.prototypes(library)
-        merged.functions = {
-            name: function._replace(since=since[name].since)
-            for name, function in merged.functions.items()
-        }
+        for functions, table in (
+            (merged.functions, abi.prototypes(library)),
+            (merged.inline, abi.INLINE),
+        ):
+            for name, function in functions.items():
+                functions[name] = function._replace(since=table[name].since)
         texts = {
             f"{library}.py": derive.render_prototypes(library, merged, [*older, found]),
             f"{library}_enums.py": derive.render_enums(library, merged, [*older, found]),
@@ -129,14 +130,15 @@ def test_older_version_only_lowers_since(declared):
     name = "cudnnSetStream"
     older = derive.Declarations((8, 9, 7), {name: newest.functions[name]._replace(since="8.9.7")})
     older.functions["cudnnOld"] = newest.functions[name]._replace(name="cudnnOld", since="8.9.7")
-    older.enums["cudnnSeverity_t"] = {"CUDNN_SEV_OLD": 9, "CUDNN_SEV_FATAL": 7}
+    older.enums["cudnnSeverity_t"] = {"CUDNN_SEV_WITHDRAWN": 9, "CUDNN_SEV_FATAL": 7}
+    older.enums["cudnnOld_t"] = {"CUDNN_OLD": 9}
     merged = derive.merge([newest, older])
     assert merged.version == newest.version
     assert merged.functions[name] == newest.functions[name]._replace(since="8.9.7")
     assert merged.functions["cudnnCreate"].since == derive.version_text(newest.version)
     assert "cudnnOld" in merged.functions
-    assert merged.enums["cudnnSeverity_t"]["CUDNN_SEV_FATAL"] == 0
-    assert merged.enums["cudnnSeverity_t"]["CUDNN_SEV_OLD"] == 9
+    assert merged.enums["cudnnSeverity_t"] == newest.enums["cudnnSeverity_t"]
+    assert merged.enums["cudnnOld_t"] == {"CUDNN_OLD": 9}
 
 
 @pytest.fixture(scope="module")
@@ -148,11 +150,17 @@ def compile_cpp(declared, tmp_path_factory):
     # come from the script's stand-ins.
     stand_ins = tmp_path_factory.mktemp("cuda")
     for name, text in derive.FAKE_HEADERS.items():
-        if name not in ("stdint.h", "library_types.h"):
+        if name not in ("stdint.h", "stddef.h", "stdio.h", "library_types.h"):
             (stand_ins / name).write_text(f"#pragma once\n{text}\n")
     # Included with quotes, CUDA's headers are looked for beside the header that includes them.
-    shutil.copy(INCLUDES["cublas"] / "cublas_api.h", stand_ins)
+    for name in ("cublas_api.h", "cublasLt.h"):
+        shutil.copy(INCLUDES["cublas"] / name, stand_ins)
     headers = "#include <cstddef>\n#include <cudnn.h>\n#include <cublas_api.h>\n"
+    headers += "#include <cublasLt.h>\n"
+    headers += "".join(
+        f'#if __has_include("{name}.h")\n#include "{name}.h"\n#endif\n'
+        for name in derive.HEADERS["cudnn"]
+    )
     # CUDA 12's wheels keep the runtime's headers in a directory of their own.
     runtime = INCLUDES["cublas"].parents[1] / "cuda_runtime" / "include"
     if not any(
@@ -193,6 +201,12 @@ def test_every_prototype_compiles_against_the_headers(declared, compile_cpp):
                 continue  # a newer header than the table: the test above says so
             arguments = ", ".join(argument.type for argument in proto.arguments)
             lines.append(f"{proto.result} (*check_{name})({arguments}) = {name};")
+    lines += [
+        f"{proto.result} (*check_{proto.name})"
+        f"({', '.join(argument.type for argument in proto.arguments)}) = {proto.name};"
+        for proto in map(abi.INLINE.get, declared["cublaslt"].inline)
+        if proto is not None
+    ]
     assert len(lines) > 700
     result = compile_cpp("\n".join(lines))
     assert result.returncode == 0, result.stderr[:3000]
@@ -222,6 +236,13 @@ def test_every_enumerator_has_the_value_that_gcc_sees(declared, compile_cpp):
 
 
 def test_struct_layouts_are_those_of_gcc(declared, compile_cpp):
+    older = [
+        library
+        for library, found in declared.items()
+        if found.version < _table_versions(library)[-1]
+    ]
+    if older:
+        pytest.skip(f"structs of {' and '.join(older)} have grown since the installed headers")
     structs = [s for s in types.STRUCTS.values() if not issubclass(s, types.Opaque)]
     structs += [types.cuComplex, types.cuDoubleComplex]
     lines = []
@@ -235,7 +256,7 @@ def test_struct_layouts_are_those_of_gcc(declared, compile_cpp):
                 f"static_assert(offsetof({name}, {field}) == {getattr(struct, field).offset} && "
                 f'sizeof({value}) == {ctypes.sizeof(type_)}, "{name}.{field}");'
             )
-    assert len(lines) == 45  # 7 structs and their 38 fields
+    assert len(lines) == 78  # 16 structs and their 62 fields
     result = compile_cpp("\n".join(lines))
     assert result.returncode == 0, result.stderr[:3000]
 

@@ -8,11 +8,15 @@ from collections import Counter
 import pytest
 
 from pycudnn import abi
-from pycudnn.abi import cublas_enums, cudnn_enums
+from pycudnn.abi import cublas_enums, cublaslt_enums, cudnn_enums
 from pycudnn.abi.removed import REPLACEMENTS
 from pycudnn.abi.types import HANDLES, base_and_depth, ctypes_type, is_enum, is_handle
 
-EVERY = [*abi.prototypes("cudnn").values(), *abi.prototypes("cublas").values()]
+EVERY = [
+    proto
+    for library in ("cudnn", "cublas", "cublaslt")
+    for proto in abi.prototypes(library).values()
+]
 
 
 def test_functions_per_header():
@@ -22,6 +26,8 @@ def test_functions_per_header():
         "cudnn_ops": 100,
         "cudnn_cnn": 50,
         "cudnn_adv": 47,
+        "cudnn_subquadratic_ops": 12,
+        "cudnn_gnn_ops": 6,
     }
     assert Counter(p.header for p in cudnn if p.deprecated) == {
         "cudnn_graph": 2,
@@ -31,6 +37,8 @@ def test_functions_per_header():
     }
     assert Counter(p.header for p in cublas) == {"cublas_api": 539}
     assert sum(p.name.endswith("_64") for p in cublas) == 232
+    assert Counter(p.header for p in abi.prototypes("cublaslt").values()) == {"cublasLt": 54}
+    assert len(abi.INLINE) == 6
 
 
 def test_half_functions_that_only_cpp_sees_are_there():
@@ -54,12 +62,16 @@ def test_widest_call():
         ("cudnnBackendPopulateCudaGraph", "9.5.0"),
         ("cublasSgemm_v2", "12.0.2"),
         ("cublasSgemmGroupedBatched", "12.4.5"),
-        ("cublasSetEmulationStrategy", "13.0.0"),
+        ("cublasSetEmulationStrategy", "12.9.0"),
+        ("cudnnGetExecutionPlanWorkspaceSize", "9.23.0"),
+        ("cudnnCausalConv1dForward", "9.22.0"),
+        ("cudnnGnnAggSimpleForward", "9.26.0"),
+        ("cublasLtMatmul", "12.0.2"),
+        ("cublasLtGroupedMatrixLayoutCreate", "13.2.0"),
     ],
 )
 def test_first_version(name, since):
-    library = "cublas" if name.startswith("cublas") else "cudnn"
-    assert abi.prototype(library, name).since == since
+    assert abi.prototype(abi.library_of(name), name).since == since
 
 
 def test_prototype_of_an_unknown_function_or_library():
@@ -90,8 +102,8 @@ def test_every_prototype_has_function_and_callback_types():
 
 
 def test_handles_and_descriptors_are_types_of_their_own():
-    assert len(HANDLES) == 22
-    assert len(set(HANDLES.values())) == 22
+    assert len(HANDLES) == 28
+    assert len(set(HANDLES.values())) == 28
     for name, pointer in HANDLES.items():
         assert ctypes_type(name) is ctypes_type(f"const {name}") is pointer
         assert is_handle(name)
@@ -155,10 +167,13 @@ def test_enum_names():
     assert cublas_enums.ComputeType.COMPUTE_32F == 68
     assert cublas_enums.CudaDataType.R_16BF == 14
     assert cublas_enums.GemmAlgo.DEFAULT == -1
+    assert cublaslt_enums.Epilogue.GELU_BIAS == 36
+    assert cublaslt_enums.MatmulTile.TILE_8x8 == 1
+    assert cublaslt_enums.CUBLASLT_NUMERICAL_IMPL_FLAGS_HMMA == 2
 
 
 def test_every_enum_is_listed_under_its_c_name():
-    for module in (cudnn_enums, cublas_enums):
+    for module in (cudnn_enums, cublas_enums, cublaslt_enums):
         for c_name, enum in module.ENUMS.items():
             assert enum.__doc__ == c_name
             assert getattr(module, enum.__name__) is enum
