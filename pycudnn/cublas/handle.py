@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 
 from pycudnn import _core, _core_blas, operands
 from pycudnn.abi.cublas_enums import Math, PointerMode
@@ -33,6 +34,7 @@ class Handle(_core_blas.BlasHandle):
         *,
         library: Library | str | None = None,
     ) -> None:
+        self.mode_lock = threading.RLock()  # who holds it sees one pointer mode
         device = create(self, "cublas", ("cublasCreate_v2", "cublasDestroy_v2"), device, library)
         try:
             self.stream = device.default_stream if stream is None else stream
@@ -83,7 +85,8 @@ class Handle(_core_blas.BlasHandle):
     def pointer_mode(self, mode: PointerMode) -> None:
         if mode not in tuple(PointerMode):
             raise ValueError(f"pointer_mode must be HOST (0) or DEVICE (1), got {mode!r}")
-        self._point(mode)
+        with self.mode_lock:
+            self._point(mode)
 
     def set_workspace(self, workspace: object) -> None:
         """Have cuBLAS work in a buffer of one's own (cublasSetWorkspace), or with None in its own.

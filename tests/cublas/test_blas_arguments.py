@@ -111,7 +111,7 @@ def test_one_element_less_is_refused(call, put, function, letter, operand):
 
 
 @each("m", "n", "k", "ld", "batch_count")
-@pytest.mark.parametrize("value", [-1, 2**31, 2**70])
+@pytest.mark.parametrize("value", [-1, 2**63, 2**70])
 def test_sizes_out_of_range(call, function, argument, value):
     with pytest.raises(ValueError, match=f"^{argument} must be an int from 0 to .*, got {value}$"):
         call(function, **{argument: value})
@@ -139,7 +139,7 @@ def test_leading_dimension_of_an_empty_matrix(call, function, argument):
 
 
 @each("inc")
-@pytest.mark.parametrize("value", [0, 2**31, -(2**31)])
+@pytest.mark.parametrize("value", [0, 2**63, -(2**63)])
 def test_increments_out_of_range(call, function, argument, value):
     with pytest.raises(ValueError, match=f"^{argument} must be an? .*int.*, got {value}$"):
         call(function, **{argument: value})
@@ -148,7 +148,7 @@ def test_increments_out_of_range(call, function, argument, value):
 @pytest.mark.parametrize("function", SINGLE_VECTOR)
 def test_a_vector_alone_has_no_negative_increment(call, function):
     """cuBLAS would compute nothing and call it success."""
-    with pytest.raises(ValueError, match="^incx must be an int from 1 to 2147483647, got -1$"):
+    with pytest.raises(ValueError, match=r"^incx must be an int from 1 to 2\*\*63 - 1, got -1$"):
         call(function, incx=-1)
 
 
@@ -168,14 +168,14 @@ def test_operations_out_of_range(call, function, argument, value):
 
 def test_sizes_whose_product_overflows_64_bits(call):
     huge = 2**31 - 1
-    with pytest.raises(ValueError, match=r"^a (needs \d+ bytes|would span \d+ elements)"):
+    with pytest.raises(ValueError, match=r"^a (needs|would span) \d+ bytes"):
         call("{}gemm", "d", m=huge, k=huge, n=huge, lda=huge, ldb=huge, ldc=huge)
-    with pytest.raises(ValueError, match=r"^x (needs \d+ bytes|would span \d+ elements)"):
+    with pytest.raises(ValueError, match=r"^x (needs|would span) \d+ bytes"):
         call("{}dot", "d", n=huge, incx=huge, incy=-huge)
     # In 64 bits the bytes of this one come out as 64.
-    with pytest.raises(ValueError, match=rf"^a would span {2**61 + 8} elements, more than any"):
+    with pytest.raises(ValueError, match=rf"^a would span {8 * (2**61 + 8)} bytes, more than any"):
         call("{}gemm_strided_batched", "d", stride_a=2**60)
-    with pytest.raises(ValueError, match=r"^stride_a = 9223372036854775807 times batch_count = 3"):
+    with pytest.raises(ValueError, match=r"^a would span \d+ bytes, more than any"):
         call("{}gemm_strided_batched", stride_a=2**63 - 1)
 
 
@@ -380,7 +380,7 @@ def test_gemm_ex_takes_each_kind_of_type(gemm_ex):
 
 
 @pytest.mark.parametrize("argument", ["a_type", "b_type", "c_type"])
-@pytest.mark.parametrize("value", ["float8", CudaDataType.C_32F, 99, None, [1]])
+@pytest.mark.parametrize("value", ["float8", CudaDataType.R_4I, 99, None, [1]])
 def test_gemm_ex_types_that_are_none(gemm_ex, argument, value):
     with pytest.raises(ValueError, match=f"^{argument} must be one of float32, float64, .* got"):
         gemm_ex(**{argument: value})
@@ -430,8 +430,8 @@ def test_errors_of_cublas_are_ours(gemm_ex):
 def test_a_product_cannot_be_computed_in_place(handle):
     a, b = (from_numpy(np.eye(4, dtype=np.float32), device=handle.device) for _ in range(2))
     for first, second, other in ((a, b, a), (a, b, b), (a, a, a)):
-        with pytest.raises(ValueError, match="c must not be the memory of [ab]"):
+        with pytest.raises(ValueError, match="c is written to and must not overlap [ab]"):
             cublas.sgemm(handle, 0, 0, 4, 4, 4, 1.0, first, 4, second, 4, 0.0, other, 4)
     cublas.sgemm(handle, 0, 0, 4, 4, 4, 1.0, a, 4, a, 4, 0.0, b, 4)
-    with pytest.raises(ValueError, match="stride_c must not be 0"):
+    with pytest.raises(ValueError, match="stride_c must keep the results apart, got 0 "):
         cublas.sgemm_strided_batched(handle, 0, 0, 2, 2, 2, 1.0, a, 2, 4, a, 2, 4, 0.0, b, 2, 0, 3)

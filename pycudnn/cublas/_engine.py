@@ -1,0 +1,394 @@
+"""One call of a cuBLAS function: every argument checked by its kind, then the C function called.
+
+In order: numbers and enums; leading dimensions against the matrices' rows; each operand's side,
+device, type and size; whether a result lies in another operand. Sizes beyond 32 bits take the
+``_64`` form of the function. Where the sizes leave nothing to do, no operand is touched.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import operator
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+
+from pycudnn import _core, operands
+from pycudnn.abi import function_type, prototype
+from pycudnn.abi.cublas_enums import ComputeType, GemmAlgo, PointerMode
+from pycudnn.cublas import _elements
+from pycudnn.cublas._elements import INT32, INT64, Element, Room
+from pycudnn.cublas._functions import FUNCTIONS, Argument, Function
+from pycudnn.cublas._overlap import Piece, colliding, overlap, repeats
+from pycudnn.cublas._shapes import Block
+from pycudnn.cublas.handle import Handle
+from pycudnn.errors import StatusError
+from pycudnn.memory import Buffer, from_numpy
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+_PINS_A_FRAME = 30  # operands that one ColdCall takes, with room for its handle
+
+Given = dict[str, Any]
+
+
+def run(name: str, handle: Handle, *arguments: Any) -> Any:
+    """Call a function with its arguments in the order of its Python signature."""
+    function = FUNCTIONS[name]
+    if not isinstance(handle, Handle):
+        raise TypeError(f"handle must be a cublas.Handle, got {handle!r}")
+    positional, keyword = function.signature
+    given = {a.name: value for a, value in zip(positional + keyword, arguments, strict=True)}
+    values = check_numbers(function, given)
+    blocks = check_blocks(function, values)
+    with ExitStack() as stack, handle.mode_lock:
+        call = Call(function, handle, values, blocks, given, stack)
+        if not function.results and call.has_nothing_to_do():
+            return None
+        return call.make()
+
+
+# ---- numbers -------------------------------------------------------------------------------------
+
+
+def integer(value: Any, name: str, low: int, high: int, wanted: str) -> int:
+    """An int in a range; TypeError or ValueError that says what is wanted."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be {wanted}, got {value!r}") from None
+    if not low <= number <= high:
+        raise ValueError(f"{name} must be {wanted}, got {value!r}")
+    return number
+
+
+def size(value: Any, name: str) -> int:
+    """A number of rows, columns or matrices, or a leading dimension."""
+    return integer(value, name, 0, LONG_MAX, "an int from 0 to 2**63 - 1")
+
+
+def choice(value: Any, argument: Argument) -> int:
+    """The number of one of an argument's choices."""
+    kind = type(argument.choices[0])
+    known = [f"{choice.name} ({choice.value})" for choice in argument.choices]
+    article = "an" if kind.__name__[0] in "AEIOU" else "a"
+    listed = f"{', '.join(known[:-1])} or {known[-1]}"
+    wanted = f"{article} {kind.__name__}: {listed}"
+    number = integer(value, argument.name, -LONG_MAX, LONG_MAX, wanted)
+    if number not in argument.choices:
+        raise ValueError(f"{argument.name} must be {wanted}, got {value!r}")
+    return number
+
+
+def _increment(value: Any, name: str, alone: bool) -> int:
+    if alone:  # cuBLAS would report success and do nothing
+        return integer(value, name, 1, LONG_MAX, "an int from 1 to 2**63 - 1")
+    number = integer(value, name, -LONG_MAX, LONG_MAX, "a non-zero int of 64 bits")
+    if number == 0:
+        raise ValueError(f"{name} must be a non-zero int of 64 bits, got 0")
+    return number
+
+
+def check_compute_type(value: Any, result: int) -> int:
+    """A cublasComputeType_t; None is the natural one for the type of the result."""
+    if value is None:
+        return _elements.default_compute_type(result)
+    if value not in tuple(ComputeType):
+        raise ValueError(f"compute_type must be a ComputeType or None, got {value!r}")
+    return int(value)
+
+
+def check_numbers(function: Function, given: Given) -> dict[str, int]:
+    """Every argument that is neither an operand nor a scalar, checked for itself."""
+    values: dict[str, int] = {}
+    increments = sum(argument.kind == "increment" for argument in function.arguments)
+    for argument in function.arguments:
+        name, kind = argument.name, argument.kind
+        if kind in ("operand", "scalar", "info"):
+            continue
+        value = given[name]
+        if kind == "enum":
+            values[name] = choice(value, argument)
+        elif kind in ("size", "leading"):
+            values[name] = size(value, name)
+        elif kind == "increment":
+            values[name] = _increment(value, name, alone=increments == 1 and _is_level_1(function))
+        elif kind == "stride":
+            values[name] = integer(value, name, 0, LONG_MAX, "an int from 0 to 2**63 - 1")
+        elif kind == "type":
+            values[name] = _elements.type_code(value, name)
+        elif kind == "compute_type":
+            values[name] = check_compute_type(value, values["c_type"])
+        elif kind == "algo":
+            if value not in tuple(GemmAlgo):
+                raise ValueError(f"algo must be a GemmAlgo, got {value!r}")
+            values[name] = int(value)
+        else:
+            values[name] = integer(value, name, -INT_MAX - 1, INT_MAX, "an int of 32 bits")
+    for name, limit in function.family.limits.items():
+        if values[name] > limit:
+            raise ValueError(f"{name} must be at most {limit}, got {values[name]}")
+    return values
+
+
+def _is_level_1(function: Function) -> bool:
+    return all(shape.is_vector for shape in function.family.shapes.values())
+
+
+def check_blocks(function: Function, values: dict[str, int]) -> dict[str, Block]:
+    """The block of each operand; ValueError for a leading dimension below the rows stored."""
+    blocks = {}
+    for argument in function.arguments:
+        if argument.shape is not None:
+            blocks[argument.name] = argument.shape.block(values)
+    for argument in function.arguments:
+        if argument.kind == "leading":
+            check_leading(argument.name, values[argument.name], blocks[argument.of].length)
+    return blocks
+
+
+def check_leading(name: str, value: int, rows: int) -> None:
+    """A leading dimension must hold the rows of its matrix, and be at least 1."""
+    if value < max(1, rows):
+        raise ValueError(
+            f"{name} must be at least {max(1, rows)}, the rows of the matrix as stored, got {value}"
+        )
+
+
+# ---- operands ------------------------------------------------------------------------------------
+
+
+class Frames:
+    """The ColdCalls of one call: one for the call, and more to pin the operands of a long list."""
+
+    def __init__(self, handle: Handle, stack: ExitStack) -> None:
+        self._handle = handle
+        self._stack = stack
+        self.main = self._current = stack.enter_context(_core.ColdCall(handle.library, handle))
+        self._pinned = 0
+
+    def address(self, value: Any, name: str, writes: bool, needed: int, element: Element) -> int:
+        """The address of a checked operand that lives until the stream is past the call."""
+        if needed > LONG_MAX:
+            raise ValueError(f"{name} would span {needed} bytes, more than any memory")
+        backend = self._handle.library.backend
+        if isinstance(value, Buffer):
+            buffer: _core.Buffer = value
+            dtype = value.dtype
+        else:
+            layout = operands.layout_of(value, name, backend)
+            buffer = operands.view(value, name, backend)
+            dtype = layout.dtype
+        if dtype != element.dtype:
+            raise TypeError(f"{name} holds {dtype}, the call takes {element.name}")
+        if self._pinned == _PINS_A_FRAME:
+            self._current = self._stack.enter_context(
+                _core.ColdCall(self._handle.library, self._handle)
+            )
+            self._pinned = 0
+        self._pinned += 1
+        address = self._current.operand(buffer, name, writes, None, needed)
+        if buffer.owner is not None:
+            self._handle.stream.keep_alive(buffer.owner)
+        return address
+
+    def pointers(self, addresses: Sequence[int], name: str) -> int:
+        """The address of a device array of pointers, made without waiting for the stream."""
+        array = from_numpy(np.array(addresses, np.uint64), device=self._handle.device)
+        return self.main.operand(array, name, False, None, array.nbytes)
+
+
+def read_list(value: Any, name: str, count: int) -> Sequence[Any]:
+    """The operands of a batch."""
+    if not isinstance(value, (list, tuple)):
+        raise TypeError(f"{name} must be a list of {count} operands, got {value!r}")
+    if len(value) != count:
+        raise ValueError(f"{name} must be a list of {count} operands, got {len(value)}")
+    return value
+
+
+def refuse_overlap(written: str, other: str) -> None:
+    """Raise for operands that share memory."""
+    raise ValueError(f"{written} is written to and must not overlap {other}")
+
+
+def device_scalar(
+    frames: Frames, value: Any, name: str, element: Element, count: int, writes: bool
+) -> int:
+    """The address of a scaling factor or result in device memory."""
+    if value is None or isinstance(value, (int, float, complex)):
+        what = "is missing" if value is None else f"is the number {value!r}"
+        article = "one" if count == 1 else f"{count} of"
+        raise TypeError(
+            f"{name} {what}{':' if value is None else ', but'} the handle's pointer_mode is "
+            f"DEVICE{',' if value is None else ':'} pass a buffer for {article} {element.name}"
+        )
+    return frames.address(value, name, writes, count * element.nbytes, element)
+
+
+def host_scalar(value: Any, name: str, element: Element, count: int = 1) -> Room:
+    """A scaling factor in host memory."""
+    is_memory = isinstance(value, _core.Buffer) or (count == 1 and getattr(value, "shape", ()))
+    if is_memory:
+        raise TypeError(
+            f"{name} is {value!r}, but the handle's pointer_mode is HOST: pass a number, or set "
+            "pointer_mode to DEVICE"
+        )
+    room = Room(element, count)
+    room.write(value, name)
+    return room
+
+
+# ---- the call ------------------------------------------------------------------------------------
+
+
+class Call:
+    """One call whose numbers are checked: its operands, scalars and results."""
+
+    def __init__(
+        self,
+        function: Function,
+        handle: Handle,
+        values: dict[str, int],
+        blocks: dict[str, Block],
+        given: Given,
+        stack: ExitStack,
+    ) -> None:
+        self._function = function
+        self._handle = handle
+        self._values = values
+        self._blocks = blocks
+        self._given = given
+        self._frames = Frames(handle, stack)
+        self._mode = handle.pointer_mode_code
+        kinds = {argument.name: argument.kind for argument in function.arguments}
+        integers = ("size", "leading", "increment")
+        self._is_wide = any(
+            abs(value) > INT_MAX for name, value in values.items() if kinds[name] in integers
+        )
+        self._rooms: dict[str, Room] = {}
+        self._pieces: list[Piece] = []
+
+    def has_nothing_to_do(self) -> bool:
+        """Is a size 0 that leaves no result?"""
+        return any(self._values.get(name) == 0 for name in ("m", "n", "batch_count", "batch_size"))
+
+    def make(self) -> Any:
+        """Check the memory, call, and return what a call in the pointer mode HOST does."""
+        function, handle = self._function, self._handle
+        if handle.workspace is not None:
+            self._frames.main.operand(handle.workspace, "workspace", True)
+        c_name = function.wide_c_name if self._is_wide else function.c_name
+        types = function_type(prototype("cublas", c_name))._argtypes_[1:]
+        info = ctypes.c_int()
+        arguments = []
+        for argument, c_type in zip(function.arguments, types, strict=True):
+            if argument.kind == "operand":
+                address = self._operand(argument)
+                arguments.append(
+                    ctypes.cast(address, c_type) if argument.batched == "pointers" else address
+                )
+            elif argument.kind == "scalar":
+                arguments.append(self._scalar(argument))
+            elif argument.kind == "info":
+                arguments.append(ctypes.byref(info))
+            else:
+                arguments.append(self._values[argument.name])
+        self._check_overlaps()
+        try:
+            self._frames.main(c_name, handle, *arguments)
+        except StatusError as error:
+            described = [f"{name}: {value!r}" for name, value in self._given.items()]
+            raise type(error)(
+                error.function, error.status, error.status_name, error.last_error, described
+            ) from None
+        results = [self._rooms[a.name].read() for a in function.results if a.name in self._rooms]
+        return (results[0] if len(results) == 1 else tuple(results)) if results else None
+
+    def _element(self, argument: Argument) -> Element:
+        if argument.name == "out" and argument.element is INT32 and self._is_wide:
+            return INT64
+        if argument.element is not None:
+            return argument.element
+        if argument.typed_by == "compute_type":
+            values = self._values
+            return _elements.scaling_element(values["compute_type"], values["c_type"])
+        return _elements.element_of(self._values[argument.typed_by])
+
+    def _operand(self, argument: Argument) -> int:
+        name, block, element = argument.name, self._blocks[argument.name], self._element(argument)
+        value, values = self._given[name], self._values
+        if value is None and argument.optional:
+            return 0
+        if argument.batched == "pointers":
+            addresses = []
+            for index, item in enumerate(read_list(value, name, values[self._function.batch])):
+                addresses.append(self._place(argument, f"{name}[{index}]", item, block, element))
+            return self._frames.pointers(addresses, name)
+        if argument.batched == "strided":
+            count, stride = values[self._function.batch], values[argument.stride]
+            return self._place(argument, name, value, block, element, count, stride)
+        return self._place(argument, name, value, block, element)
+
+    def _place(
+        self,
+        argument: Argument,
+        name: str,
+        value: Any,
+        block: Block,
+        element: Element,
+        count: int = 1,
+        stride: int = 0,
+    ) -> int:
+        elements = block.span + (count - 1) * stride if block.span else 0
+        address = self._frames.address(
+            value, name, argument.writes, elements * element.nbytes, element
+        )
+        self._pieces.append(
+            Piece(name, address, block, element.nbytes, argument.writes, count, stride)
+        )
+        return address
+
+    def _scalar(self, argument: Argument) -> int:
+        name, element, count = argument.name, self._element(argument), argument.count
+        value, direction = self._given[name], argument.direction
+        if self._mode == PointerMode.DEVICE:
+            return device_scalar(self._frames, value, name, element, count, direction != "in")
+        if direction == "out":
+            if value is not None:
+                raise TypeError(
+                    f"{name} must be None: the handle's pointer_mode is HOST and the result is "
+                    "returned; set pointer_mode to DEVICE to have it in a buffer"
+                )
+            room = Room(element, count)
+        else:
+            room = host_scalar(value, name, element, count)
+        self._rooms[name] = room
+        return room.address
+
+    def _check_overlaps(self) -> None:
+        pieces = self._pieces
+        if any(argument.batched == "pointers" for argument in self._function.arguments):
+            names = colliding(pieces)
+            if names:
+                refuse_overlap(*names)
+            return
+        for piece in pieces:
+            if piece.writes and repeats(piece):
+                raise ValueError(
+                    f"stride_{piece.name} must keep the results apart, got {piece.stride} for "
+                    f"blocks that span {piece.block.span} elements"
+                )
+        for index, first in enumerate(pieces):
+            for second in pieces[index + 1 :]:
+                if (first.writes or second.writes) and overlap(first, second):
+                    self._allow_in_place(*sorted((first, second), key=lambda p: not p.writes))
+
+    def _allow_in_place(self, written: Piece, other: Piece) -> None:
+        """Some results may be the very operand that they come from."""
+        is_transposed = self._values.get(f"trans{other.name}", 0) != 0
+        allowed = other.name in self._function.family.in_place.get(written.name, ())
+        if not allowed or is_transposed or not written.same_as(other):
+            refuse_overlap(written.name, other.name)
