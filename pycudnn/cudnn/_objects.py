@@ -122,9 +122,13 @@ def finite(value: Any, name: str, low: float | None = None, high: float | None =
 
 def scaling(alpha: Any, beta: Any, dtype_code: int) -> tuple[Any, Any]:
     """Pointers to the scaling factors: double for float64 tensors, float for all others."""
+    return factor(alpha, "alpha", dtype_code), factor(beta, "beta", dtype_code)
+
+
+def factor(value: Any, name: str, dtype_code: int) -> Any:
+    """Pointer to one scaling factor: a double for float64 tensors, a float for all others."""
     c_type = ctypes.c_double if dtype_code == DataType.DOUBLE else ctypes.c_float
-    factors = [c_type(real(value, name)) for value, name in ((alpha, "alpha"), (beta, "beta"))]
-    return ctypes.byref(factors[0]), ctypes.byref(factors[1])
+    return ctypes.byref(c_type(real(value, name)))
 
 
 def real(value: Any, name: str) -> float:
