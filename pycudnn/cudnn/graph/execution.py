@@ -1,0 +1,195 @@
+"""Running an execution plan: its operands are checked against the tensors of its graph."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pycudnn import _core, dtypes
+from pycudnn.abi.cudnn_enums import BackendAttributeName as A
+from pycudnn.abi.cudnn_enums import BackendDescriptorType as K
+from pycudnn.abi.cudnn_enums import DataType
+from pycudnn.cudnn._objects import require
+from pycudnn.cudnn.graph.descriptor import Address, BackendDescriptor, Owner
+from pycudnn.cudnn.handle import Handle
+from pycudnn.errors import LibraryMismatch
+
+
+class Layout(_core.TensorLike):
+    """Shape, strides and data type of a tensor of a graph: what its memory must be like."""
+
+    def __init__(
+        self,
+        uid: int,
+        name: str,
+        dtype: DataType,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+        *,
+        alignment: int = 1,
+    ) -> None:
+        self.uid = uid
+        self.name = name
+        self.alignment = alignment  # bytes
+        self._lay_out(dtype, shape, strides, dtypes.item_bytes(dtype), 0)
+
+    def __repr__(self) -> str:
+        dtype = dtypes.to_numpy(self.dtype_code)
+        return f"tensor {self.name} (shape={self.shape}, strides={self.strides}, dtype={dtype})"
+
+
+def layouts_of(plan: Owner) -> dict[int, Layout]:
+    """The tensors with memory of their own that a plan's graph was made of, by unique id."""
+    found = {}
+    for owner in plan.walk():
+        has = owner.contents
+        if owner.kind == K.TENSOR_DESCRIPTOR and has.get(A.TENSOR_IS_VIRTUAL) != (True,):
+            (uid,), (code,) = has[A.TENSOR_UNIQUE_ID], has[A.TENSOR_DATA_TYPE]
+            shape, strides = has[A.TENSOR_DIMENSIONS], has[A.TENSOR_STRIDES]
+            (alignment,) = has.get(A.TENSOR_BYTE_ALIGNMENT, (1,))
+            found[uid] = Layout(uid, str(uid), DataType(code), shape, strides, alignment=alignment)
+    return found
+
+
+def bind(
+    call: _core.ColdCall,
+    layouts: Iterable[Layout],
+    values: Mapping[int, Any],
+    written: frozenset[int] | None = None,
+) -> list[int]:
+    """Checked addresses of the operands; ``written`` are the ids of outputs, None: unknown.
+
+    ValueError names a tensor that has no operand, and an operand that has no tensor.
+    """
+    layouts = list(layouts)
+    strange = set(values) - {layout.uid for layout in layouts}
+    if strange:
+        raise ValueError(f"this plan has no tensors with the unique ids {sorted(strange)}")
+    addresses = []
+    for layout in layouts:
+        value = values.get(layout.uid)
+        if value is None:
+            raise ValueError(f"{layout!r} needs an operand")
+        if isinstance(value, Address):
+            addresses.append(value.address)
+        else:
+            writes = written is None or layout.uid in written
+            name = f"tensor {layout.name}"
+            address = call.operand(value, name, writes, layout)
+            if address % layout.alignment:
+                raise ValueError(
+                    f"{name} must be aligned to {layout.alignment} bytes, it is at {address:#x}"
+                )
+            addresses.append(address)
+    return addresses
+
+
+def _opened(handle: Any, plan: Any, pack: Any) -> tuple[Owner, Owner]:
+    require(handle, Handle, "handle")
+    for item, kind, name in (
+        (plan, K.EXECUTION_PLAN_DESCRIPTOR, "plan"),
+        (pack, K.VARIANT_PACK_DESCRIPTOR, "pack"),
+    ):
+        require(item, BackendDescriptor, name)
+        if item.kind != kind:
+            raise TypeError(f"{name} must be a {kind.name}, got a {item.kind.name}")
+        if item.library is not handle.library:
+            raise LibraryMismatch(
+                f"{name} is of {item.library!r}, the handle of {handle.library!r}"
+            )
+        if not item.finalized:
+            raise ValueError(f"{name} must be finalized first: {item!r}")
+    return plan._open(), pack._open()
+
+
+def _check_pack(call: _core.ColdCall, plan: BackendDescriptor, pack: Owner) -> None:
+    """A variant pack holds addresses only: compare what they were made of with the plan."""
+    layouts = layouts_of(plan._open())
+    if not layouts:
+        raise ValueError(
+            "the plan was not made from a graph here, so its tensors are unknown: "
+            "restore it with ExecutionPlan.from_json"
+        )
+    uids = pack.contents.get(A.VARIANT_PACK_UNIQUE_IDS, ())
+    memory = pack.contents.get(A.VARIANT_PACK_DATA_POINTERS, ())
+    if len(uids) != len(memory) or len(set(uids)) != len(uids):
+        raise ValueError(f"the pack has {len(memory)} data pointers for the unique ids {uids}")
+    bind(call, layouts.values(), dict(zip(uids, memory, strict=True)))
+    (workspace,) = pack.contents.get(A.VARIANT_PACK_WORKSPACE, (None,))
+    check_workspace(call, workspace, plan.get(A.EXECUTION_PLAN_WORKSPACE_SIZE) or 0)
+
+
+def check_workspace(call: _core.ColdCall, workspace: Any, needed: int) -> None:
+    """ValueError unless a workspace has the bytes that are needed; None has none."""
+    if workspace is not None:
+        call.operand(workspace, "workspace", True, None, needed)
+    elif needed:
+        raise ValueError(f"workspace needs {needed} bytes, got None")
+
+
+def keep_in_capture(handle: Handle, *things: Any) -> None:
+    """While a stream is captured, its graph keeps what the captured work needs."""
+    if handle.stream.capturing:
+        for thing in things:
+            handle.stream.keep_alive(thing)
+
+
+def execute(handle: Handle, plan: BackendDescriptor, pack: BackendDescriptor) -> None:
+    """Run a plan on the memory of a variant pack (cudnnBackendExecute).
+
+    ValueError, TypeError or LibraryMismatch if an operand of the pack is missing, or is not as its
+    tensor says in size, data type, side or device, or if the workspace is too small.
+    """
+    plan_owner, pack_owner = _opened(handle, plan, pack)
+    with _core.ColdCall(handle.library, handle) as call:
+        _check_pack(call, plan, pack_owner)
+        keep_in_capture(handle, plan_owner)
+        call("cudnnBackendExecute", handle, plan_owner, pack_owner)
+
+
+def get_execution_plan_workspace_size(
+    handle: Handle, plan: BackendDescriptor, pack: BackendDescriptor
+) -> int:
+    """Bytes of workspace for a plan with a variant pack (cudnnGetExecutionPlanWorkspaceSize).
+
+    FunctionNotFound before cuDNN 9.23.
+    """
+    plan_owner, pack_owner = _opened(handle, plan, pack)
+    size = ctypes.c_size_t()
+    with _core.ColdCall(handle.library, handle) as call:
+        call(
+            "cudnnGetExecutionPlanWorkspaceSize",
+            handle, plan_owner, pack_owner, ctypes.byref(size),
+        )  # fmt: skip
+    return size.value
+
+
+def _cuda_graph(
+    function: str, handle: Handle, plan: BackendDescriptor, pack: BackendDescriptor, graph: Any
+) -> None:
+    if type(graph).__name__ not in ("CUgraph", "cudaGraph_t") or not int(graph):
+        raise TypeError(f"graph must be a CUgraph or cudaGraph_t of cuda-python, got {graph!r}")
+    plan_owner, pack_owner = _opened(handle, plan, pack)
+    with _core.ColdCall(handle.library, handle) as call:
+        _check_pack(call, plan, pack_owner)
+        call(function, handle, plan_owner, pack_owner, int(graph))
+
+
+def populate_cuda_graph(
+    handle: Handle, plan: BackendDescriptor, pack: BackendDescriptor, graph: Any
+) -> None:
+    """Add a plan's work to an empty CUDA graph (cudnnBackendPopulateCudaGraph).
+
+    ``graph`` is a cuda-python CUgraph or cudaGraph_t. Plan, pack and memory must outlive the graph:
+    cuda-python's graph cannot keep them. The engine must have the behaviour note
+    SUPPORTS_CUDA_GRAPH_NATIVE_API, or CudnnNotSupported.
+    """
+    _cuda_graph("cudnnBackendPopulateCudaGraph", handle, plan, pack, graph)
+
+
+def update_cuda_graph(
+    handle: Handle, plan: BackendDescriptor, pack: BackendDescriptor, graph: Any
+) -> None:
+    """Put other operands into a graph of ``populate_cuda_graph`` (cudnnBackendUpdateCudaGraph)."""
+    _cuda_graph("cudnnBackendUpdateCudaGraph", handle, plan, pack, graph)

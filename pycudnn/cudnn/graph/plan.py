@@ -1,0 +1,206 @@
+"""Execution plans: what they need, running, timing, and to and from JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from pycudnn import _core, dtypes
+from pycudnn.abi.cudnn_enums import BackendDescriptorType as K
+from pycudnn.abi.cudnn_enums import DataType
+from pycudnn.cudnn._objects import finite, require
+from pycudnn.cudnn.graph.descriptor import Address, BackendDescriptor
+from pycudnn.cudnn.graph.execution import Layout, bind, check_workspace, keep_in_capture
+from pycudnn.cudnn.graph.tensor import Tensor
+from pycudnn.cudnn.handle import Handle
+
+if TYPE_CHECKING:
+    from pycudnn.cudnn.graph.engines import EngineConfig
+
+_FORMAT = "pycudnn execution plan 1"
+
+
+@dataclass(frozen=True)
+class _Operand:
+    """A tensor of a plan that has memory, or a value."""
+
+    uid: int
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    alignment: int
+    written: bool
+    value: float | None
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> _Operand:
+        return cls(
+            tensor.uid, tensor.name, DataType(tensor.dtype).name, tensor.shape, tensor.strides,
+            tensor.alignment, tensor.is_output, tensor.value,
+        )  # fmt: skip
+
+    @property
+    def data_type(self) -> DataType:
+        return DataType[self.dtype]
+
+    @property
+    def layout(self) -> Layout:
+        return Layout(
+            self.uid, self.name, self.data_type, self.shape, self.strides, alignment=self.alignment
+        )
+
+
+class Operands:
+    """The tensors of a plan by name: layouts of those with memory, the others' values."""
+
+    def __init__(self, operands: Iterable[_Operand]) -> None:
+        self.all = tuple(operands)
+        with_memory = [operand for operand in self.all if operand.value is None]
+        self.layouts = {operand.name: operand.layout for operand in with_memory}
+        self.written = frozenset(operand.uid for operand in with_memory if operand.written)
+        self.values = {
+            operand.uid: Address.of_bytes(dtypes.scalar_bytes(operand.value, operand.data_type))
+            for operand in self.all
+            if operand.value is not None
+        }
+
+    @classmethod
+    def of(cls, tensors: Iterable[Tensor]) -> Operands:
+        """Those of a graph."""
+        return cls(_Operand.of(tensor) for tensor in tensors if not tensor.is_virtual)
+
+
+class ExecutionPlan:
+    """What runs a graph on one kind of device; made by ``EngineConfig.plan`` or ``Graph.plan``.
+
+    Attributes: ``handle``, ``descriptor``, ``config`` (None for a plan from JSON), and
+    ``workspace_size``, the bytes that ``execute`` needs.
+    """
+
+    def __init__(
+        self,
+        handle: Handle,
+        descriptor: BackendDescriptor,
+        operands: Operands,
+        *,
+        config: EngineConfig | None = None,
+    ) -> None:
+        self.handle = handle
+        self.descriptor = descriptor
+        self.config = config
+        self._operands = operands
+        self.workspace_size = int(descriptor.get("EXECUTION_PLAN_WORKSPACE_SIZE"))
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """Names of the tensors that ``execute`` needs memory for."""
+        return tuple(self._operands.layouts)
+
+    def execute(self, operands: Mapping[Tensor | str, Any], workspace: Any = None) -> None:
+        """Run on memory for each input and output, by tensor or name (cudnnBackendExecute).
+
+        Operands are pycudnn buffers or arrays of others, as everywhere; ``workspace`` has at least
+        ``workspace_size`` bytes. ValueError for one that is missing, unknown, too small or wrongly
+        aligned, TypeError for another data type, LibraryMismatch for another side or device.
+        """
+        known = self._operands
+        given = {self._layout(key).uid: value for key, value in operands.items()}
+        if len(given) != len(operands):
+            raise ValueError("operands must name each tensor once")
+        handle = self.handle
+        with _core.ColdCall(handle.library, handle) as call:
+            addresses = bind(call, known.layouts.values(), given, known.written)
+            check_workspace(call, workspace, self.workspace_size)
+            uids = [layout.uid for layout in known.layouts.values()]
+            pack = BackendDescriptor(
+                K.VARIANT_PACK_DESCRIPTOR,
+                {
+                    "VARIANT_PACK_UNIQUE_IDS": [*uids, *known.values],
+                    "VARIANT_PACK_DATA_POINTERS": [
+                        *map(Address, addresses), *known.values.values(),
+                    ],
+                    "VARIANT_PACK_WORKSPACE": workspace,
+                },
+                library=handle.library,
+            ).finalize()  # fmt: skip
+            keep_in_capture(handle, self)
+            call("cudnnBackendExecute", handle, self.descriptor._open(), pack._open())
+
+    def _layout(self, key: Any) -> Layout:
+        if isinstance(key, Tensor) and (self.config is None or key.graph is self.config.graph):
+            name = key.name
+        elif isinstance(key, str):
+            name = key
+        else:
+            raise TypeError(
+                f"operands must have tensors of the graph or names as keys, got {key!r}"
+            )
+        layout = self._operands.layouts.get(name)
+        if layout is None:
+            known = ", ".join(self._operands.layouts)
+            raise ValueError(f"operands must be of the tensors {known}; got {name!r}")
+        return layout
+
+    def time(
+        self, operands: Mapping[Tensor | str, Any], workspace: Any = None, *,
+        milliseconds: float = 20.0,
+    ) -> float:  # fmt: skip
+        """Microseconds of one execution, by events around as many as take ``milliseconds``."""
+        finite(milliseconds, "milliseconds", 0.0)
+        self.execute(operands, workspace)  # the first one may load code
+        calls, stream = 1, self.handle.stream
+        while True:
+            began = stream.record()
+            for _ in range(calls):
+                self.execute(operands, workspace)
+            taken = stream.record().elapsed_ms(began)
+            if taken >= milliseconds:
+                return 1e3 * taken / calls
+            calls *= 4
+
+    # ---- JSON ------------------------------------------------------------------------------------
+
+    def to_json(self) -> str:
+        """The plan as text: cuDNN's own JSON, and the tensors that ``execute`` checks against.
+
+        For the same version of cuDNN and the same kind of device.
+        """
+        text = self.descriptor.get("EXECUTION_PLAN_JSON_REPRESENTATION")
+        tensors = [asdict(operand) for operand in self._operands.all]
+        return json.dumps({"format": _FORMAT, "plan": text, "tensors": tensors})
+
+    @classmethod
+    def from_json(cls, handle: Handle, text: str) -> ExecutionPlan:
+        """The plan that ``to_json`` wrote; its operands go by name.
+
+        ValueError for text that it did not write, CudnnError for a plan of another cuDNN.
+        """
+        require(handle, Handle, "handle")
+        require(text, str, "text")
+        try:
+            content = json.loads(text)
+            if content["format"] != _FORMAT:
+                raise ValueError(content["format"])
+            plan = content["plan"]
+            operands = Operands(
+                _Operand(
+                    **{**each, "shape": tuple(each["shape"]), "strides": tuple(each["strides"])}
+                )
+                for each in content["tensors"]
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"text must be what to_json wrote, got {text[:60]!r}") from error
+        descriptor = BackendDescriptor(
+            K.EXECUTION_PLAN_DESCRIPTOR,
+            {"EXECUTION_PLAN_HANDLE": handle, "EXECUTION_PLAN_JSON_REPRESENTATION": plan},
+            library=handle.library,
+        )
+        return cls(handle, descriptor.finalize(), operands)
+
+    def __repr__(self) -> str:
+        state = "closed, " if self.descriptor.closed else ""
+        tensors = ", ".join(self._operands.layouts)
+        return f"ExecutionPlan({state}{tensors}; workspace={self.workspace_size} bytes)"
