@@ -6,7 +6,8 @@ import argparse
 import json
 from collections.abc import Sequence
 
-from pycudnn.show_config import config_info, coverage, show_config
+from pycudnn.coverage import coverage, print_coverage
+from pycudnn.show_config import config_info, show_config
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -19,24 +20,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--coverage",
         action="store_true",
-        help="print how many functions of each C header pycudnn's table declares, the real "
-        "library exports and the reference library implements",
+        help="print how many functions of each C header pycudnn's tables declare, the real "
+        "library exports, the reference library implements and the object face calls",
+    )
+    parser.add_argument(
+        "--missing", action="store_true", help="with --coverage: name what is not there as well"
     )
     options = parser.parse_args(arguments)
+    if options.missing and not options.coverage:
+        parser.error("--missing goes with --coverage")
     if not options.coverage:
         if options.json:
             print(json.dumps(config_info(), indent=2))
         else:
             show_config()
-        return
-    rows = coverage()
-    if options.json:
-        print(json.dumps(rows, indent=2))
-        return
-    print(f"{'header':<12} {'declared':>9} {'exported':>9} {'reference':>10}")
-    for row in rows:
-        exported = "-" if row["exported"] is None else row["exported"]
-        print(f"{row['header']:<12} {row['declared']:>9} {exported:>9} {row['reference']:>10}")
+    elif options.json:
+        rows = coverage()
+        print(json.dumps([row.as_json(options.missing) for row in rows], indent=2))
+    else:
+        print_coverage(options.missing)
 
 
 if __name__ == "__main__":

@@ -6,12 +6,11 @@ import importlib.util
 import platform
 import re
 import sys
-from collections import Counter
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from pycudnn import abi, loader, reference
+from pycudnn import loader
 from pycudnn.errors import LibraryNotFound
 from pycudnn.settings import config
 
@@ -180,30 +179,3 @@ def show_config(as_dict: bool = False) -> dict[str, Any] | None:
         return info
     print("\n".join(_lines(info)))
     return None
-
-
-def coverage() -> list[dict[str, Any]]:
-    """How many functions of each header the libraries have.
-
-    One dict per header: header, declared (in pycudnn's table), exported (by the real library, None
-    where it does not load), reference (implemented by the reference library).
-    """
-    rows = []
-    for name in loader.TITLES:
-        table = abi.prototypes(name)
-        try:
-            cdll = loader.load(name).cdll
-        except LibraryNotFound:
-            cdll = None
-        exported = Counter(p.header for p in table.values() if cdll and hasattr(cdll, p.name))
-        implemented = Counter(p.header for p in table.values() if reference.address(name, p.name))
-        for header, declared in Counter(p.header for p in table.values()).items():
-            rows.append(
-                {
-                    "header": header,
-                    "declared": declared,
-                    "exported": exported[header] if cdll else None,
-                    "reference": implemented[header],
-                }
-            )
-    return rows

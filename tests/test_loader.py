@@ -302,13 +302,14 @@ def test_e4_library_that_lacks_symbols_still_loads(tmp_path):
         library.address("cudnnSetRNNDescriptor_v6")
     except errors.FunctionNotFound as error:
         print(error)
-    from pycudnn.show_config import coverage
-    print(*[(row["header"], row["exported"]) for row in coverage()])
+    from pycudnn.coverage import coverage
+    print(*[(row.header, row.exported and row.exported[0]) for row in coverage()])
     """
     numbers, lacking, removed, exported = run(code, first=[tmp_path]).splitlines()
     assert exported == (
-        "('cudnn_graph', 2) ('cudnn_ops', 0) ('cudnn_cnn', 0) ('cudnn_adv', 0) "
-        "('cudnn_subquadratic_ops', 0) ('cudnn_gnn_ops', 0) ('cublas_api', None) ('cublasLt', None)"
+        "('cudnn_graph', 'cudnnGetVersion') ('cudnn_ops', ()) ('cudnn_cnn', ()) ('cudnn_adv', ()) "
+        "('cudnn_subquadratic_ops', ()) ('cudnn_gnn_ops', ()) "
+        "('cublas_api', None) ('cublasLt', None)"
     )
     assert numbers == "90702 90702"
     assert "cudnnGetExecutionPlanWorkspaceSize needs cuDNN 9.23.0 or newer" in lacking

@@ -17,7 +17,7 @@ HEIGHTS = {
     "device": 2, "_device_cuda": 2, "_device_reference": 2,
     "_core_blas": 3, "libraries": 3, "memory": 3, "operands": 3,
     "handles": 4, "kernels": 4,
-    "cudnn": 5, "cublas": 5, "raw": 5, "show_config": 5,
+    "cudnn": 5, "cublas": 5, "raw": 5, "show_config": 5, "coverage": 5,
     "context": 6, "__main__": 6, "__init__": 7,
 }  # fmt: skip
 MODULES = sorted(
