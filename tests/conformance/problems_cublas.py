@@ -1,0 +1,398 @@
+"""Problems for every cuBLAS function, drawn from the table of the face.
+
+Sizes, leading dimensions, increments, batches, operations and types are random. Operands lie in
+memory full of NaN: what a function must not read (the other triangle, what lies between columns)
+would show in its result, what it must not write is compared byte by byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import blas_lapack
+import blas_oracle
+import numpy as np
+from harness import GUARD, Case, nan_filled, problem
+
+from pycudnn import cublas
+from pycudnn.cublas import CudaDataType as Type
+from pycudnn.cublas import _elements
+from pycudnn.cublas._functions import FUNCTIONS, Argument, Function
+from pycudnn.cublas._shapes import Block
+
+Array = np.ndarray
+
+_REAL = (Type.R_32F, Type.R_64F)
+_HALF = (Type.R_16F, Type.R_16BF)
+_COMPLEX = (Type.C_32F, Type.C_64F)
+_PART = {Type.C_32F: Type.R_32F, Type.C_64F: Type.R_64F}
+
+
+def _same(names: str, types: tuple[Type, ...]) -> list[dict[str, Type]]:
+    return [dict.fromkeys(names.split(), code) for code in types]
+
+
+def _halves(execution: str, names: str, wide: str = "") -> list[dict[str, Type]]:
+    """16-bit vectors, computed (and ``wide`` ones given) in float32."""
+    return [
+        dict.fromkeys(names.split(), code) | dict.fromkeys([execution, *wide.split()], Type.R_32F)
+        for code in _HALF
+    ]
+
+
+# The types that each function with type arguments takes, as an H200 was seen to.
+_GEMM_TYPES = [
+    {"a_type": a, "b_type": a, "c_type": c}
+    for a, c in (
+        (Type.R_16F, Type.R_16F), (Type.R_16F, Type.R_32F), (Type.R_16BF, Type.R_16BF),
+        (Type.R_16BF, Type.R_32F), (Type.R_32F, Type.R_32F),
+    )
+]  # fmt: skip
+_GEMM_EX_TYPES = [
+    *_GEMM_TYPES,
+    *_same("a_type b_type c_type", (Type.R_64F, *_COMPLEX)),
+    {"a_type": Type.R_8I, "b_type": Type.R_8I, "c_type": Type.R_32I},
+]
+_E = "execution_type"
+_TYPES: dict[str, list[dict[str, Type]]] = {
+    "copy_ex": _same("x_type y_type", (*_HALF, *_REAL, *_COMPLEX)),
+    "swap_ex": _same("x_type y_type", (*_HALF, *_REAL, *_COMPLEX)),
+    "iamax_ex": _same("x_type", (*_HALF, *_REAL, *_COMPLEX)),
+    "iamin_ex": _same("x_type", (*_HALF, *_REAL, *_COMPLEX)),
+    "nrm2_ex": _halves(_E, "x_type result_type") + _same(f"x_type result_type {_E}", _REAL)
+    + [{"x_type": c, "result_type": _PART[c], _E: _PART[c]} for c in _COMPLEX],
+    "asum_ex": _halves(_E, "x_type", "result_type") + _same(f"x_type result_type {_E}", _REAL)
+    + [{"x_type": c, "result_type": _PART[c], _E: c} for c in _COMPLEX],
+    "dot_ex": _halves(_E, "x_type y_type result_type")
+    + _same(f"x_type y_type result_type {_E}", _REAL + _COMPLEX),
+    "dotc_ex": _halves(_E, "x_type y_type result_type")
+    + _same(f"x_type y_type result_type {_E}", _REAL + _COMPLEX),
+    "scal_ex": _halves(_E, "x_type", "alpha_type")
+    + _same(f"x_type alpha_type {_E}", _REAL + _COMPLEX),
+    "axpy_ex": _halves(_E, "x_type y_type", "alpha_type")
+    + _same(f"x_type y_type alpha_type {_E}", _REAL + _COMPLEX),
+    "rot_ex": _halves(_E, "x_type y_type cs_type")
+    + _same(f"x_type y_type cs_type {_E}", _REAL + _COMPLEX)
+    + [{"x_type": c, "y_type": c, "cs_type": _PART[c], _E: c} for c in _COMPLEX],
+    "rotg_ex": _halves(_E, "ab_type cs_type") + _same(f"ab_type cs_type {_E}", _REAL),
+    "rotm_ex": _halves(_E, "x_type y_type param_type")
+    + _same(f"x_type y_type param_type {_E}", _REAL),
+    "rotmg_ex": _halves(_E, "d1_type d2_type x1_type y1_type param_type")
+    + _same(f"d1_type d2_type x1_type y1_type param_type {_E}", _REAL),
+    "sgemm_ex": _GEMM_TYPES,
+    "gemm_ex": _GEMM_EX_TYPES,
+    "gemm_batched_ex": _GEMM_EX_TYPES,
+    "gemm_strided_batched_ex": _GEMM_EX_TYPES,
+    **{
+        name: _same("a_type b_type c_type", (Type.C_32F,)) for name in ("cgemm_ex", "cgemm3m_ex")
+    },
+    **{
+        name: _same("a_type c_type", (Type.C_32F,))
+        for name in ("csyrk_ex", "csyrk3m_ex", "cherk_ex", "cherk3m_ex")
+    },
+}  # fmt: skip
+
+_TRIANGULAR = ("trmv", "tbmv", "tpmv", "trsv", "tbsv", "tpsv", "trmm", "trsm")
+_HALF_READ = {
+    **dict.fromkeys(("symv", "hemv", "symm", "hemm", "trttp"), "a"),
+    **dict.fromkeys(("syr", "her", "syr2", "her2"), "a"),
+    **dict.fromkeys(("syrk", "herk", "syr2k", "her2k", "syrkx", "herkx"), "c"),
+    **dict.fromkeys(("trmv", "trsv", "trmm", "trsm"), "a"),
+}
+_HERMITIAN = {
+    **dict.fromkeys(("her", "her2"), "a"),
+    **dict.fromkeys(("hpr", "hpr2"), "ap"),
+    **dict.fromkeys(("herk", "her2k", "herkx"), "c"),
+}
+
+
+@dataclass
+class Memory:
+    """One operand of one problem: arrays of memory, and the block of each matrix in them."""
+
+    argument: Argument
+    block: Block
+    element: _elements.Element
+    arrays: list[Array]  # one a list entry
+    places: list[tuple[int, int]]  # by matrix of the batch: array, first element
+    before: list[bytes] = field(default_factory=list)
+    buffers: list[Any] = field(default_factory=list)
+
+    def stored(self, arrays: list[Array], index: int) -> Array:
+        """Matrix ``index`` as a (length, runs) view, a vector in one dimension and in order."""
+        which, start = self.places[index]
+        item = self.element.dtype.itemsize
+        steps = (item, abs(self.block.step) * item)
+        view = np.lib.stride_tricks.as_strided(
+            arrays[which][start:], (self.block.length, self.block.runs), steps
+        )
+        assert self.argument.shape is not None
+        if self.argument.shape.is_vector:
+            return view[0, :: -1 if self.block.step < 0 else 1]
+        return view if self.argument.shape.step else view[:, 0]
+
+
+class Posed:
+    """One random call of a function."""
+
+    def __init__(self, case: Case, function: Function) -> None:
+        self.case = case
+        self.function = function
+        self.values: dict[str, Any] = {}
+        self.scalars: dict[str, Any] = {}
+        self.memory: dict[str, Memory] = {}
+        self._draw_numbers()
+        self._draw_scalars()
+        for argument in function.arguments:
+            if argument.kind == "operand":
+                self.memory[argument.name] = self._draw_memory(argument)
+        if function.family.name == "herkx":  # the caller's part: op(A) op(B)^H is Hermitian
+            self.scalars["alpha"] = self.scalars["alpha"].real
+            a, b = self.memory["a"], self.memory["b"]
+            b.stored(b.arrays, 0)[...] = a.stored(a.arrays, 0)
+            b.buffers = [case.put(b.arrays[0])]
+
+    # ---- drawing ----
+
+    def _draw_numbers(self) -> None:
+        case, function, values = self.case, self.function, self.values
+        name = function.name
+        for argument in function.arguments:
+            if argument.kind == "enum":
+                values[argument.name] = int(case.choose(*argument.choices))
+            elif argument.kind == "size":
+                many = argument.name not in ("kl", "ku", "batch_count", "batch_size")
+                values[argument.name] = case.integer(1 if many else 0, 9 if many else 3)
+            elif argument.kind == "stride":
+                values[argument.name] = 0
+            elif argument.kind == "increment":
+                alone = sum(a.kind == "increment" for a in function.arguments) == 1
+                choices = (1, 2, 3) if alone and "a" not in values else (1, 2, -1, -3)
+                values[argument.name] = case.choose(*choices)
+        for batch in ("batch_count", "batch_size"):
+            if batch in values:
+                values[batch] = max(1, values[batch])
+        if function.family.name == "gels":
+            values["trans"] = 0
+            values["m"], values["n"] = sorted((values["m"], values["n"]), reverse=True)
+        if name in _TYPES:
+            values |= case.choose(*_TYPES[name])
+        for argument in function.arguments:  # after the sizes that they depend on
+            if argument.kind == "leading":
+                shape = function.family.shapes[argument.of]
+                rows, _ = shape.sizes(values)
+                values[argument.name] = max(1, rows) + case.integer(0, 3)
+
+    def element(self, argument: Argument) -> _elements.Element:
+        """The type of an operand or scalar."""
+        if argument.element is not None:
+            return argument.element
+        if argument.typed_by == "compute_type":
+            compute = _elements.default_compute_type(self.values["c_type"])
+            return _elements.scaling_element(compute, self.values["c_type"])
+        return _elements.element_of(self.values[argument.typed_by])
+
+    def _draw_scalars(self) -> None:
+        rng, family = self.case.rng, self.function.family.name
+        for argument in self.function.arguments:
+            if argument.kind != "scalar" or argument.direction == "out":
+                continue
+            element = self.element(argument)
+            value: Any = self._scalar(element)
+            if argument.name == "beta" and rng.integers(2):
+                value = 0
+            if family == "rot":
+                angle = rng.uniform(0, 6)
+                phase = np.exp(1j * rng.uniform(0, 6)) if element.dtype.kind == "c" else 1
+                value = np.cos(angle) if argument.name == "c" else np.sin(angle) * phase
+            elif argument.count == 5:
+                value = [float(rng.integers(-2, 2)), *self._plain(4, element)]
+            elif argument.name in ("d1", "d2"):
+                value = abs(value) + 0.5
+            self.scalars[argument.name] = value
+        if family == "rot":  # as the type of c and s holds them
+            for name in "cs":
+                argument = next(a for a in self.function.arguments if a.name == name)
+                held = np.asarray(self.scalars[name]).astype(self.element(argument).dtype)
+                self.scalars[name] = complex(held) if held.dtype.kind == "c" else float(held)
+
+    def _scalar(self, element: _elements.Element) -> Any:
+        if element.dtype.kind in "iu":
+            return int(self.case.rng.integers(-3, 4))
+        real, imaginary = self._plain(2, element)
+        return complex(real, imaginary) if element.dtype.kind == "c" else real
+
+    def _plain(self, count: int, element: _elements.Element) -> list[float]:
+        """Multiples of 1/8, which every type holds."""
+        return [float(x) / 8 for x in self.case.rng.integers(-16, 17, count)]
+
+    def _draw_memory(self, argument: Argument) -> Memory:
+        assert argument.shape is not None
+        values, case = self.values, self.case
+        block, element = argument.shape.block(values), self.element(argument)
+        batch = values.get(self.function.batch, 1)
+        extents, places = [block.span], [(0, 0)]
+        if argument.batched == "pointers":
+            extents, places = [block.span] * batch, [(i, 0) for i in range(batch)]
+        elif argument.batched == "strided":
+            shared = not argument.writes and case.choose(True, False, False)
+            stride = 0 if shared else block.span + case.integer(0, 5)
+            values[argument.stride] = stride
+            extents = [block.span + (batch - 1) * stride]
+            places = [(0, index * stride) for index in range(batch)]
+        arrays = [nan_filled(extent + GUARD, element.dtype) for extent in extents]
+        made = Memory(argument, block, element, arrays, places)
+        for index in range(len(places)):
+            view = made.stored(arrays, index)
+            view[...] = self._content(argument, view.shape, element)
+        made.before = [array.tobytes() for array in arrays]
+        made.buffers = [case.put(array) for array in arrays]
+        return made
+
+    def _content(self, argument: Argument, shape: tuple[int, ...], element: Any) -> Array:
+        """Numbers where the function reads, NaN elsewhere."""
+        rng, values, family = self.case.rng, self.values, self.function.family.name
+        if element.dtype.kind in "iu":
+            return rng.integers(-9, 10, shape).astype(element.dtype)
+        found: Array = rng.uniform(-1, 1, shape)
+        if element.dtype.kind == "c":
+            found = found + 1j * rng.uniform(-1, 1, shape)
+        name = argument.name
+        if argument.writes and self.scalars.get("beta", 1) == 0 and name in ("c", "y"):
+            return np.full(shape, np.nan)
+        if family == "tpttr" and name == "a" or name == "a_inv":
+            return np.full(shape, np.nan)
+        if family in _TRIANGULAR and name in ("a", "ap"):
+            found = self._well_conditioned(found, name)
+        elif family in ("getrf", "getri", "getrs", "matinv") and name == "a":
+            found = found + 4 * np.eye(*shape)
+        if _HERMITIAN.get(family) == name:
+            self._make_diagonal_real(found, name)
+        if _HALF_READ.get(family) == name:
+            found = np.where(blas_oracle.in_triangle(len(found), values["uplo"]), found, np.nan)
+        if name == "a" and (family == "gbmv" or "k" in values and family[1:3] in ("bm", "bs")):
+            upper = values["ku"] if family == "gbmv" else values["k"] if values["uplo"] else 0
+            rows = values.get("m", values["n"])
+            found = np.where(blas_oracle.in_band(len(found), rows, shape[1], upper), found, np.nan)
+        return found
+
+    def _diagonal(self, found: Array, name: str) -> Any:
+        """An index of the main diagonal, however the matrix is stored."""
+        n, uplo = len(found), self.values["uplo"]
+        if name == "ap":
+            n = self.values["n"]
+            columns, rows = np.nonzero(blas_oracle.in_triangle(n, uplo).T)
+            return np.flatnonzero(columns == rows)
+        if self.function.family.name in ("tbmv", "tbsv"):
+            return (self.values["k"] if uplo else 0, slice(None))
+        return (np.arange(n), np.arange(n))
+
+    def _well_conditioned(self, found: Array, name: str) -> Array:
+        found = found / 8
+        found[self._diagonal(found, name)] += 1.5
+        if self.values["diag"]:
+            found[self._diagonal(found, name)] = np.nan  # not read
+        return found
+
+    def _make_diagonal_real(self, found: Array, name: str) -> None:
+        at = self._diagonal(found, name)
+        found[at] = found[at].real
+
+    # ---- calling and checking ----
+
+    def call(self) -> Any:
+        """Call the function of the face."""
+        keywords = {}
+        for argument in self.function.signature[0]:
+            if argument.kind == "operand":
+                buffers = self.memory[argument.name].buffers
+                keywords[argument.name] = buffers if argument.batched == "pointers" else buffers[0]
+            elif argument.kind in ("compute_type", "algo"):
+                continue
+            else:
+                source = self.scalars if argument.kind == "scalar" else self.values
+                keywords[argument.name] = source[argument.name]
+        return getattr(cublas, self.function.name)(self.case.context.cublas, **keywords)
+
+    def given(self, index: int) -> SimpleNamespace:
+        """What the oracle is told about matrix ``index`` of the batch."""
+        stored = {
+            name: blas_oracle.wide(
+                memory.stored(memory.arrays, min(index, len(memory.places) - 1)).copy()
+            )
+            for name, memory in self.memory.items()
+        }
+        g = SimpleNamespace(**{**self.values, **self.scalars, **stored})
+        g.scaled = lambda name: 0 if g.beta == 0 else g.beta * getattr(g, name)
+        return g
+
+    def results(self) -> dict[str, list[Array]]:
+        """The arrays of each written operand after the call."""
+        return {
+            name: [self.case.get(buffer) for buffer in memory.buffers]
+            for name, memory in self.memory.items()
+            if memory.argument.writes
+        }
+
+    def check(self, results: dict[str, list[Array]], index: int, expected: Mapping[str, Any],
+              slack: float = 1.0) -> None:  # fmt: skip
+        """Compare matrix ``index`` of the batch, and blank it so that the rest can be compared."""
+        for name, want in expected.items():
+            if name not in results:
+                continue
+            memory = self.memory[name]
+            now = memory.stored(results[name], index)
+            want = np.asarray(want).reshape(now.shape)
+            stays = np.isnan(want)
+            got = blas_oracle.wide(np.where(stays, 0, now))
+            self.case.compare(got, np.where(stays, 0, want), self.precision(), slack)
+            now[...] = np.where(stays, now, memory.stored(memory.arrays, index))
+
+    def check_untouched(self, results: dict[str, list[Array]]) -> None:
+        """Everything but the results that were checked is as it was, bit by bit."""
+        for name, arrays in results.items():
+            after = [array.tobytes() for array in arrays]
+            assert after == self.memory[name].before, f"{name}: written where it must not be"
+
+    def precision(self) -> Any:
+        """The narrowest type of the call: its rounding is what the result may be off by."""
+        elements = [self.element(a) for a in self.function.arguments if a.element or a.typed_by]
+        floats = [e.dtype for e in elements if e.dtype.kind not in "iu"]
+        order = ("bfloat16", "float16", "float32", "complex64", "float64", "complex128")
+        return min(floats, key=lambda d: order.index(d.name)) if floats else np.dtype(np.int32)
+
+
+def pose_function(case: Case, function: Function) -> None:
+    """One problem of a function, its results compared with the oracle's."""
+    posed = Posed(case, function)
+    checks = blas_lapack.CHECKS.get(function.family.name)
+    if checks is not None:
+        checks(posed)
+        return
+    with np.errstate(invalid="ignore"):
+        expected = [
+            blas_oracle.RULES[function.family.name](posed.given(index))
+            for index in range(posed.values.get(function.batch, 1))
+        ]
+    returned = posed.call()
+    if "out" in expected[0]:
+        case.compare(returned, expected[0]["out"], posed.precision(), 4)
+    results = posed.results()
+    slack = 16 if posed.function.family.name[-2:] in ("sv", "sm") or "3m" in function.name else 4
+    for index, wanted in enumerate(expected):
+        posed.check(results, index, wanted, slack)
+    posed.check_untouched(results)
+
+
+def _problem_of(function: Function) -> Callable[[Case], None]:
+    def pose(case: Case) -> None:
+        pose_function(case, function)
+
+    return pose
+
+
+for _function in FUNCTIONS.values():
+    problem(_function.c_name)(_problem_of(_function))
