@@ -89,6 +89,8 @@ class Graph(ConvolutionOperations, PointwiseOperations, NormOperations, Resample
         if name is not None:
             require(name, str, "name")
         aligned = integer(alignment, "alignment", 1, 4096)
+        if aligned % dtypes.item_bytes(data_type):
+            raise ValueError(f"alignment must be a multiple of an element's size, got {alignment}")
         return self._put(Tensor(self, dims, steps, data_type, name or "", alignment=aligned))
 
     def output(

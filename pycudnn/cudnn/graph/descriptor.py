@@ -135,11 +135,19 @@ class BackendDescriptor:
     def finalize(self) -> BackendDescriptor:
         """Have the library check it (cudnnBackendFinalize); returns itself.
 
-        ValueError if it is finalized already, CudnnError if the library refuses it.
+        ValueError if it is finalized already or lacks an attribute that it must have, CudnnError
+        if the library refuses it.
         """
         owner = self._open()
         if owner.finalized:
             raise ValueError(f"this {self.kind.name} is finalized already")
+        missing = [
+            name.name
+            for name in self.attributes
+            if ATTRIBUTES[name].required and name not in owner.contents
+        ]
+        if missing:
+            raise ValueError(f"this {self.kind.name} needs {', '.join(missing)} first")
         with _core.ColdCall(self.library, owner.handle) as call:
             call("cudnnBackendFinalize", owner)
         owner.finalized = True
@@ -185,7 +193,7 @@ class BackendDescriptor:
                 kept, addresses = self._refer(call, spec, kind, value)
                 array = (ctypes.c_void_p * len(addresses))(*addresses)
             else:
-                array = values.to_c(spec, kind, value)
+                array = values.to_c(spec, kind, value, self.library.version)
                 kept = values.from_c(kind, array, len(array))
             call(
                 "cudnnBackendSetAttribute",
@@ -234,8 +242,9 @@ class BackendDescriptor:
     def get(self, name: BackendAttributeName | str, *, type: Any = None) -> Any:
         """Read an attribute of a finalized descriptor (cudnnBackendGetAttribute).
 
-        One value, or a tuple where the attribute is an array; None where one value is not set.
-        Descriptors come as new objects, the handle and memory as what was set.
+        One value, or a tuple where the attribute is an array. Descriptors come as new objects, the
+        handle, memory and operations as what was set (None if it was not). CudnnError for what
+        this version of the library does not tell.
         """
         owner, spec = self._open(), self._attribute(name)
         if not owner.finalized:
@@ -270,10 +279,10 @@ class BackendDescriptor:
 
     def _read_descriptors(self, owner: Owner, spec: Attribute) -> tuple[BackendDescriptor, ...]:
         """New descriptors, which the library fills in."""
-        if len(spec.child) > 1:  # operations, of kinds that only the caller knows
+        if len(spec.child) > 1 or not spec.readable:  # operations: only the caller knows their kind
             return tuple(self._of(item) for item in owner.contents.get(spec.name, ()))
         kind = T.BACKEND_DESCRIPTOR
-        room = self._read(owner, spec, kind, 0, None) if spec.is_array else 1
+        room = spec.high if spec.high <= _QUERY_FROM else self._read(owner, spec, kind, 0, None)
         made = [Owner(self.library, spec.child[0]) for _ in range(room)]
         array = (ctypes.c_void_p * room)(*(item.address for item in made))
         count = self._read(owner, spec, kind, room, array) if room else 0

@@ -35,8 +35,9 @@ class ResampleOperations(Operations):
         """y of a pooling of x (N, C, ...), and with ``index`` which element of each window it was.
 
         ``mode`` is MAXPOOL, AVGPOOL_INCLUDE_PADDING or AVGPOOL_EXCLUDE_PADDING (interpolation is
-        left to ``BackendDescriptor``); ``stride`` is the window where it is None. The index, of int8, is for MAXPOOL only.
-        ``padding_mode`` is NEG_INF_PAD for MAXPOOL, else ZERO_PAD, where it is None.
+        left to ``BackendDescriptor``); ``stride`` is the window where it is None. The index, of
+        int8, is for MAXPOOL only. ``padding_mode`` is NEG_INF_PAD for MAXPOOL, else ZERO_PAD, where
+        it is None.
         ValueError for a window larger than the padded input, or padding not smaller than it.
         """
         x = self._own(x, "x")

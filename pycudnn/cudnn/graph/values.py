@@ -17,6 +17,9 @@ from pycudnn.abi.types import cudnnFraction_t
 from pycudnn.cudnn._objects import member, real
 from pycudnn.cudnn.graph.attributes import Attribute
 
+_DATA_TYPE_SINCE = {enums.DataType.BYTE_BOOLEAN: 92500, enums.DataType.FP8_E5M3: 92600}
+# Members that count the others, which cuDNN takes for values.
+_COUNTS = frozenset(("COUNT", "COUNTS", "MODES_COUNT", "TYPE_COUNT"))
 _FLOAT_MAX = (2 - 2**-23) * 2.0**127
 
 ENUMS: dict[T, type[IntEnum]] = {
@@ -66,13 +69,16 @@ def c_type(kind: T) -> Any:
 
 def enum_member(kind: type[IntEnum], value: Any, name: str) -> IntEnum:
     """A member by itself, by number or by name; ValueError lists what there is."""
+    if isinstance(value, (IntEnum, bool)) and not isinstance(value, kind):
+        raise TypeError(f"{name} must be a {kind.__name__}, got {value!r}")
     if isinstance(value, str):
         known = {item.removeprefix("MODE_"): found for item, found in kind.__members__.items()}
         key = value.upper()
-        return member(kind, kind.__members__.get(key, known.get(key, value)), name)
-    if isinstance(value, IntEnum) and not isinstance(value, kind):
-        raise TypeError(f"{name} must be a {kind.__name__}, got {value!r}")
-    return member(kind, value, name)
+        value = kind.__members__.get(key, known.get(key, value))
+    found = member(kind, value, name)
+    if found.name in _COUNTS:
+        raise ValueError(f"{name} must be a {kind.__name__}, {found.name} is their number")
+    return found
 
 
 def _integer(value: Any, name: str, spec: Attribute, bits: int) -> int:
@@ -161,8 +167,11 @@ def choose_type(spec: Attribute, wanted: Any) -> T:
     return T(kind)
 
 
-def to_c(spec: Attribute, kind: T, value: Any) -> Any:
-    """A C array for numbers, flags, enums and text (the rest are objects with addresses)."""
+def to_c(spec: Attribute, kind: T, value: Any, version: int) -> Any:
+    """A C array for numbers, flags, enums and text (the rest are objects with addresses).
+
+    ``version`` is the library's: data types that are newer crash it.
+    """
     name = spec.name.name
     if kind is T.CHAR:
         data = value.encode() if isinstance(value, str) else value
@@ -173,6 +182,10 @@ def to_c(spec: Attribute, kind: T, value: Any) -> Any:
     given = elements(spec, value)
     labels = [f"{name}[{i}]" if spec.is_array else name for i in range(len(given))]
     converted = [convert(item, label) for item, label in zip(given, labels, strict=True)]
+    if kind is T.DATA_TYPE:
+        for code in converted:
+            if version < _DATA_TYPE_SINCE.get(code, 0):
+                raise ValueError(f"{name} {code.name} needs a newer cuDNN than {version}")
     return (c_type(kind) * len(converted))(*converted)
 
 
