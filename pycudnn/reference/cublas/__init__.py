@@ -8,38 +8,52 @@ are one. A function is written once for all types, and exists with 32-bit and (`
 integers.
 
 Statuses are those of cuBLAS 13.1 on a GPU, but for what that one lets pass against its own
-documentation, and which here is INVALID_VALUE: an increment of 0, negative sizes in gemv, and a
-workspace that is not aligned.
+documentation, and which here is INVALID_VALUE: an increment of 0 where there are two vectors,
+negative sizes and unknown operations in gemv and its batched forms, and a workspace that is not
+aligned; syrkEx and herkEx with another type of C are NOT_SUPPORTED. cuBLAS also reads the operands
+of symv, syr, symm, syrk, trmm and their like where alpha is 0, so that a NaN there spreads.
 """
 
 from __future__ import annotations
 
 from . import (
+    batched_vectors,
     elementwise,
+    factorizations,
+    grouped,
     handle,
     library,
     matrix_vector,
     products,
     products_ex,
     rank_updates,
+    rotations,
     symmetric,
+    transfers,
     triangular,
     triangular_matrices,
     vectors,
+    vectors_ex,
 )
 from .library import VERSION
 
 __all__ = [
     "VERSION",
+    "batched_vectors",
     "elementwise",
+    "factorizations",
+    "grouped",
     "handle",
     "library",
     "matrix_vector",
     "products",
     "products_ex",
     "rank_updates",
+    "rotations",
     "symmetric",
+    "transfers",
     "triangular",
     "triangular_matrices",
     "vectors",
+    "vectors_ex",
 ]

@@ -5,7 +5,14 @@ from __future__ import annotations
 import ctypes
 from dataclasses import dataclass
 
-from pycudnn.abi.cublas_enums import AtomicsMode, Math, PointerMode
+from pycudnn.abi.cublas_enums import (
+    AtomicsMode,
+    CudaEmulationMantissaControl,
+    CudaEmulationSpecialValuesSupport,
+    EmulationStrategy,
+    Math,
+    PointerMode,
+)
 
 from ..runtime import implements, opaque
 from .storage import invalid, write
@@ -20,6 +27,13 @@ class BlasHandle:
     math_mode: int = Math.DEFAULT_MATH
     pointer_mode: int = PointerMode.HOST
     atomics_mode: int = AtomicsMode.NOT_ALLOWED
+    sm_count_target: int = 0
+    emulation_strategy: int = EmulationStrategy.DEFAULT
+    special_values: int = CudaEmulationSpecialValuesSupport.DEFAULT
+    mantissa_control: int = CudaEmulationMantissaControl.DYNAMIC
+    max_mantissa_bits: int = 0
+    mantissa_bit_offset: int = 0
+    mantissa_bit_count: int = 0  # an address
 
 
 @implements("cublasSetStream_v2")
@@ -84,3 +98,100 @@ def set_atomics_mode(handle: BlasHandle, mode: int) -> None:
 def get_atomics_mode(handle: BlasHandle, out: int) -> None:
     """What was set."""
     write(out, ctypes.c_int, handle.atomics_mode)
+
+
+@implements("cublasSetSmCountTarget")
+def set_sm_count_target(handle: BlasHandle, count: int) -> None:
+    """How many multiprocessors to compute on; 0 is all. There are none here."""
+    if count < 0:
+        raise invalid(f"count is {count}, must not be negative")
+    handle.sm_count_target = count
+
+
+@implements("cublasGetSmCountTarget")
+def get_sm_count_target(handle: BlasHandle, out: int) -> None:
+    """What was set."""
+    write(out, ctypes.c_int, handle.sm_count_target)
+
+
+# --- how float64 products are emulated on integer units: kept, and of no effect ------------------
+
+
+@implements("cublasSetEmulationStrategy")
+def set_emulation_strategy(handle: BlasHandle, strategy: int) -> None:
+    """Whether to emulate."""
+    if strategy not in tuple(EmulationStrategy):
+        raise invalid(f"strategy is {strategy}, must be a cublasEmulationStrategy_t")
+    handle.emulation_strategy = strategy
+
+
+@implements("cublasGetEmulationStrategy")
+def get_emulation_strategy(handle: BlasHandle, out: int) -> None:
+    """What was set."""
+    write(out, ctypes.c_int, handle.emulation_strategy)
+
+
+@implements("cublasSetEmulationSpecialValuesSupport")
+def set_special_values(handle: BlasHandle, mask: int) -> None:
+    """Which special values the emulation must get right."""
+    if not 0 <= mask <= CudaEmulationSpecialValuesSupport.DEFAULT:
+        raise invalid(f"mask is {mask}, must be a cudaEmulationSpecialValuesSupport")
+    handle.special_values = mask
+
+
+@implements("cublasGetEmulationSpecialValuesSupport")
+def get_special_values(handle: BlasHandle, out: int) -> None:
+    """What was set."""
+    write(out, ctypes.c_int, handle.special_values)
+
+
+@implements("cublasSetFixedPointEmulationMantissaControl")
+def set_mantissa_control(handle: BlasHandle, control: int) -> None:
+    """Whether the number of mantissa bits is fixed or found for each product."""
+    if control not in tuple(CudaEmulationMantissaControl):
+        raise invalid(f"control is {control}, must be DYNAMIC (0) or FIXED (1)")
+    handle.mantissa_control = control
+
+
+@implements("cublasGetFixedPointEmulationMantissaControl")
+def get_mantissa_control(handle: BlasHandle, out: int) -> None:
+    """What was set."""
+    write(out, ctypes.c_int, handle.mantissa_control)
+
+
+@implements("cublasSetFixedPointEmulationMaxMantissaBitCount")
+def set_max_mantissa_bits(handle: BlasHandle, count: int) -> None:
+    """The largest number of mantissa bits; 0 leaves it to the library."""
+    if count < 0:
+        raise invalid(f"count is {count}, must not be negative")
+    handle.max_mantissa_bits = count
+
+
+@implements("cublasGetFixedPointEmulationMaxMantissaBitCount")
+def get_max_mantissa_bits(handle: BlasHandle, out: int) -> None:
+    """What was set."""
+    write(out, ctypes.c_int, handle.max_mantissa_bits)
+
+
+@implements("cublasSetFixedPointEmulationMantissaBitOffset")
+def set_mantissa_bit_offset(handle: BlasHandle, offset: int) -> None:
+    """Bits more or fewer than the library would take."""
+    handle.mantissa_bit_offset = offset
+
+
+@implements("cublasGetFixedPointEmulationMantissaBitOffset")
+def get_mantissa_bit_offset(handle: BlasHandle, out: int) -> None:
+    """What was set."""
+    write(out, ctypes.c_int, handle.mantissa_bit_offset)
+
+
+@implements("cublasSetFixedPointEmulationMantissaBitCountPointer")
+def set_mantissa_bit_count_pointer(handle: BlasHandle, pointer: int) -> None:
+    """Where an emulated product tells how many bits it took. None is emulated here."""
+    handle.mantissa_bit_count = pointer
+
+
+@implements("cublasGetFixedPointEmulationMantissaBitCountPointer")
+def get_mantissa_bit_count_pointer(handle: BlasHandle, out: int) -> None:
+    """What was set."""
+    write(out, ctypes.c_void_p, handle.mantissa_bit_count)

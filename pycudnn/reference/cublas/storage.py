@@ -91,13 +91,9 @@ def _check_one_of(allowed: tuple[IntEnum, ...], value: int, name: str) -> None:
         raise invalid(f"{name} is {value}, must be one of {members}")
 
 
-def check_operation(
-    operation: int,
-    name: str = "trans",
-    allowed: tuple[Operation, ...] = (Operation.N, Operation.T, Operation.C),
-) -> None:
-    """N, T or C; some functions take two of them only."""
-    _check_one_of(allowed, operation, name)
+def check_operation(operation: int, name: str = "trans") -> None:
+    """N, T or C."""
+    _check_one_of((Operation.N, Operation.T, Operation.C), operation, name)
 
 
 def check_uplo(uplo: int) -> None:

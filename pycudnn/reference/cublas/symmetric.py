@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from pycudnn.abi.cublas_enums import Operation, SideMode
+from pycudnn.abi.cublas_enums import CudaDataType, Operation, SideMode
 
 from ..memory import blend
 from .families import family
 from .handle import BlasHandle
-from .products_ex import CUDA_TYPES, check_cuda_types
+from .products_ex import check_cuda_types
 from .storage import (
-    COMPLEX64,
-    COMPLEX_INT8,
     Array,
     DType,
     check_leading,
@@ -23,7 +21,6 @@ from .storage import (
     check_side,
     check_sizes,
     check_uplo,
-    computable,
     matrix,
     not_supported,
     op,
@@ -94,9 +91,7 @@ def syrk(
 ) -> None:
     """``C = alpha * op(A) op(A)^T + beta * C``; Hermitian: op(A)^H, and alpha and beta are real."""
     scale = real_type(dtype) if hermitian else dtype
-    _rank_k(
-        dtype, dtype, hermitian, uplo, trans, (n, k), alpha, scale, (a, lda), None, beta, (c, ldc)
-    )
+    _rank_k(dtype, hermitian, uplo, trans, (n, k), alpha, scale, (a, lda), None, beta, (c, ldc))
 
 
 @family("CsyrkEx", "C", hermitian=False)
@@ -121,15 +116,12 @@ def syrk_ex(
     *,
     hermitian: bool,
 ) -> None:
-    """The same for an A of complex int8 or of complex64."""
+    """The same, where A and C are of type C_32F: a GPU takes no other A either."""
     check_cuda_types(Atype=a_type, Ctype=c_type)
-    stored = CUDA_TYPES.get(a_type)
-    if stored not in (COMPLEX_INT8, COMPLEX64) or CUDA_TYPES.get(c_type) != dtype:
+    if (a_type, c_type) != (CudaDataType.C_32F, CudaDataType.C_32F):
         raise not_supported(f"no update by type {a_type} of type {c_type}")
     scale = real_type(dtype) if hermitian else dtype
-    _rank_k(
-        dtype, stored, hermitian, uplo, trans, (n, k), alpha, scale, (a, lda), None, beta, (c, ldc)
-    )
+    _rank_k(dtype, hermitian, uplo, trans, (n, k), alpha, scale, (a, lda), None, beta, (c, ldc))
 
 
 @family("{}syr2k_v2", hermitian=False, twice=True)
@@ -160,14 +152,13 @@ def syr2k(
     Hermitian: ^H for ^T, conj(alpha) in the second product, and beta is real.
     """
     _rank_k(
-        dtype, dtype, hermitian, uplo, trans, (n, k), alpha, dtype, (a, lda), (b, ldb), beta,
+        dtype, hermitian, uplo, trans, (n, k), alpha, dtype, (a, lda), (b, ldb), beta,
         (c, ldc), twice,
     )  # fmt: skip
 
 
 def _rank_k(
     dtype: DType,
-    stored: DType,
     hermitian: bool,
     uplo: int,
     trans: int,
@@ -183,8 +174,10 @@ def _rank_k(
     """A, B and C are given by address and leading dimension; without B it is A."""
     n, k = sizes
     check_uplo(uplo)
-    check_operation(trans, allowed=_operations(dtype, hermitian))
+    check_operation(trans)
     check_sizes(n=n, k=k)
+    if trans != Operation.N:  # of T and C only one makes sense, and both mean that one
+        trans = Operation.C if hermitian else Operation.T
     shape = op_shape(trans, n, k)
     for (_, ld), rows, name in ((a, shape[0], "A"), (b or a, shape[0], "B"), (c, n, "C")):
         check_leading(ld, rows, name)
@@ -198,23 +191,15 @@ def _rank_k(
         total = np.zeros((n, n), dtype)
     else:
         # The update is left right^T; for op = T (or C) the stored matrices are k x n.
-        left = op(trans, computable(matrix(a[0], stored, *shape, a[1], "A"), dtype))
+        left = op(trans, matrix(a[0], dtype, *shape, a[1], "A"))
         right = left
         if b is not None:
-            right = op(trans, computable(matrix(b[0], stored, *shape, b[1], "B"), dtype))
+            right = op(trans, matrix(b[0], dtype, *shape, b[1], "B"))
         total = factor * (left @ (right.conj().T if hermitian else right.T))
         if twice:
             total = total + (total.conj().T if hermitian else total.T)
     out = matrix(c[0], dtype, n, n, c[1], "C")
     _update_triangle(out, uplo, total, old_factor, hermitian)
-
-
-def _operations(dtype: DType, hermitian: bool) -> tuple[Operation, ...]:
-    if hermitian:
-        return (Operation.N, Operation.C)
-    if dtype.kind == "c":
-        return (Operation.N, Operation.T)
-    return (Operation.N, Operation.T, Operation.C)
 
 
 def _update_triangle(
