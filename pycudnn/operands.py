@@ -26,9 +26,15 @@ class Layout(NamedTuple):
     read_only: bool
 
 
+class ForeignBuffer(_core.Buffer):
+    """Memory of somebody else; ``dtype`` is the NumPy one of its elements."""
+
+    dtype: np.dtype[Any]
+
+
 def view(
     value: Any, name: str, backend: str, descriptor: _core.TensorLike | None = None
-) -> _core.Buffer:
+) -> ForeignBuffer:
     """A Buffer over foreign memory, checked against a descriptor's layout.
 
     TypeError for what is no array, LibraryMismatch for memory of the other side, ValueError for
@@ -47,9 +53,10 @@ def layout_of(value: Any, name: str, backend: str) -> Layout:
     return layout
 
 
-def wrap(value: Any, layout: Layout, name: str, backend: str) -> _core.Buffer:
+def wrap(value: Any, layout: Layout, name: str, backend: str) -> ForeignBuffer:
     """A Buffer over foreign memory from its first to its last element, whatever its strides."""
-    buffer = _core.Buffer()
+    buffer = ForeignBuffer()
+    buffer.dtype = layout.dtype
     buffer._set(
         layout.address,
         _extent(layout),

@@ -233,6 +233,7 @@ from pycudnn.cublas.matrix_vector import (
     ztrmv,
     ztrsv,
 )
+from pycudnn.cublas.products import matmul
 from pycudnn.cublas.vectors import (
     asum_ex,
     axpy_ex,
@@ -464,6 +465,7 @@ __all__ = [
     "isamin",
     "izamax",
     "izamin",
+    "matmul",
     "nrm2_ex",
     "rot_ex",
     "rotg_ex",

@@ -174,15 +174,9 @@ class Frames:
         if needed > LONG_MAX:
             raise ValueError(f"{name} would span {needed} bytes, more than any memory")
         backend = self._handle.library.backend
-        if isinstance(value, Buffer):
-            buffer: _core.Buffer = value
-            dtype = value.dtype
-        else:
-            layout = operands.layout_of(value, name, backend)
-            buffer = operands.view(value, name, backend)
-            dtype = layout.dtype
-        if dtype != element.dtype:
-            raise TypeError(f"{name} holds {dtype}, the call takes {element.name}")
+        buffer = value if _is_buffer(value) else operands.view(value, name, backend)
+        if buffer.dtype != element.dtype:
+            raise TypeError(f"{name} holds {buffer.dtype}, the call takes {element.name}")
         if self._pinned == _PINS_A_FRAME:
             self._current = self._stack.enter_context(
                 _core.ColdCall(self._handle.library, self._handle)
@@ -198,6 +192,10 @@ class Frames:
         """The address of a device array of pointers, made without waiting for the stream."""
         array = from_numpy(np.array(addresses, np.uint64), device=self._handle.device)
         return self.main.operand(array, name, False, None, array.nbytes)
+
+
+def _is_buffer(value: Any) -> bool:
+    return isinstance(value, (Buffer, operands.ForeignBuffer))
 
 
 def read_list(value: Any, name: str, count: int) -> Sequence[Any]:

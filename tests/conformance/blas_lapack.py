@@ -59,10 +59,8 @@ def _factor(posed: Any) -> tuple[dict[str, Any], list[np.ndarray], list[np.ndarr
     results = posed.results()
     memory = posed.memory["a"]
     count = posed.values["batch_size"]
-    before = [
-        blas_oracle.wide(memory.stored(memory.arrays, index).copy()) for index in range(count)
-    ]
-    after = [blas_oracle.wide(memory.stored(results["a"], index).copy()) for index in range(count)]
+    before = [memory.numbers(memory.arrays, index) for index in range(count)]
+    after = [memory.numbers(results["a"], index) for index in range(count)]
     return results, before, after
 
 
@@ -150,7 +148,7 @@ def geqrf(posed: Any) -> None:
     for index, (a, qr) in enumerate(zip(before, after, strict=True)):
         rows = len(a)
         q = np.eye(rows, dtype=qr.dtype)
-        for k, factor in enumerate(blas_oracle.wide(tau.stored(results["tau"], index))):
+        for k, factor in enumerate(tau.numbers(results["tau"], index)):
             v = np.concatenate([np.zeros(k), [1], qr[k + 1 :, k]])
             q = q @ (np.eye(rows) - factor * np.outer(v, v.conj()))
         posed.case.compare(q @ np.triu(qr), a, posed.precision(), 16)
@@ -164,7 +162,7 @@ def gels(posed: Any) -> None:
     results, before, _ = _factor(posed)
     c, n = posed.memory["c"], posed.values["n"]
     for index, a in enumerate(before):
-        got = blas_oracle.wide(c.stored(results["c"], index))[:n]
+        got = c.numbers(results["c"], index)[:n]
         # Of A's inverse nothing is known: compare what the solution minimises.
         normal = a.conj().T @ (a @ got - given[index].c)
         posed.case.compare(

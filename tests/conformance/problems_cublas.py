@@ -134,6 +134,10 @@ class Memory:
             return view[0, :: -1 if self.block.step < 0 else 1]
         return view if self.argument.shape.step else view[:, 0]
 
+    def numbers(self, arrays: list[Array], index: int) -> Array:
+        """A wide copy of what is stored for matrix ``index``."""
+        return blas_oracle.wide(self.stored(arrays, index).copy())
+
 
 class Posed:
     """One random call of a function."""
