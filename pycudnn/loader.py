@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pycudnn import abi
-from pycudnn.abi.removed import REPLACEMENTS
+from pycudnn.abi.removed import OLD_CUBLAS, REPLACEMENTS
 from pycudnn.errors import FunctionNotFound, LibraryNotFound
 
 TITLES = {"cudnn": "cuDNN", "cublas": "cuBLAS", "cublaslt": "cublasLt"}
@@ -66,10 +66,11 @@ def function_not_found(name: str, function: str, version: int | None = None) -> 
     text = f"{function} is not in {TITLES[name]} {version // 10000}.x"
     if function in REPLACEMENTS:
         return FunctionNotFound(f"{text}; use {REPLACEMENTS[function]}")
-    if versioned_name(name, function) != function:
+    today = OLD_CUBLAS.get(function, versioned_name(name, function))
+    if today != function:
         return FunctionNotFound(
-            f"{text} with a handle; use {versioned_name(name, function)} ({function} itself is "
-            "the symbol of the old interface)"
+            f"{text} with a handle; use {today} ({function} itself is the symbol of the old "
+            "interface)"
         )
     similar = difflib.get_close_matches(function, abi.prototypes(name), n=1)
     hint = f"; did you mean {similar[0]}?" if similar else ""

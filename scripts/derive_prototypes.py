@@ -3,6 +3,7 @@
     python scripts/derive_prototypes.py tables --cudnn DIR [DIR ...] --cublas DIR [DIR ...]
         --cublaslt DIR [DIR ...]
     python scripts/derive_prototypes.py pxd
+    python scripts/derive_prototypes.py names DIR > tests/abi/cudnn_8_functions.txt
 
 `tables` writes pycudnn/abi/{cudnn,cublas,cublaslt}.py and {cudnn,cublas,cublaslt}_enums.py there.
 Each DIR is an include directory; its version is read from the headers in it. With several
@@ -12,6 +13,9 @@ pycparser and gcc.
 
 `pxd` writes pycudnn/_prototypes.pxd, the function-pointer types of the calls that the Cython
 extension makes, from the committed tables.
+
+`names` prints the functions that the headers of a cuDNN 8 declare, which pycudnn's list of removed
+functions is checked against.
 """
 
 from __future__ import annotations
@@ -403,6 +407,12 @@ def render_tables(includes: dict[str, list[Path]]) -> dict[Path, str]:
     return files
 
 
+def function_names(include: Path) -> list[str]:
+    """The functions of cuDNN headers of any version, sorted."""
+    text = "".join(path.read_text() for path in include.glob("cudnn*.h"))
+    return sorted(set(re.findall(r"CUDNNWINAPI\s+(cudnn\w+)\s*\(", text)))
+
+
 def main() -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(
@@ -413,7 +423,12 @@ def main() -> None:
     for library in HEADERS:
         tables.add_argument(f"--{library}", type=Path, nargs="+", metavar="DIR", default=[])
     commands.add_parser("pxd", help="write pycudnn/_prototypes.pxd from the tables")
+    names = commands.add_parser("names", help="print the functions that cuDNN headers declare")
+    names.add_argument("include", type=Path, metavar="DIR")
     arguments = parser.parse_args()
+    if arguments.command == "names":
+        print("\n".join(function_names(arguments.include)))
+        return
     if arguments.command == "tables":
         includes = {library: getattr(arguments, library) for library in HEADERS}
         for library, directories in includes.items():

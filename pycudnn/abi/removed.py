@@ -1,4 +1,8 @@
-"""C functions of cuDNN 7 and 8 that cuDNN 9 no longer has, and what to call today."""
+"""C functions that are gone, and what to call today.
+
+Of cuDNN: what 7 and 8 had and 9 lacks. Of cuBLAS: the interface without handles, whose functions
+libcublas still exports under their short names; where only "_v2" was added, the loader says so.
+"""
 
 from __future__ import annotations
 
@@ -88,4 +92,13 @@ REPLACEMENTS: dict[str, str] = {
         ),
         _RNN_ALGORITHM,
     ),
+}
+
+OLD_CUBLAS: dict[str, str] = {
+    "cublasInit": "cublasCreate_v2",
+    "cublasShutdown": "cublasDestroy_v2",
+    "cublasSetKernelStream": "cublasSetStream_v2",
+    "cublasGetError": "the status that each function returns",
+    "cublasAlloc": "memory of the CUDA runtime: cudaMalloc",
+    "cublasFree": "memory of the CUDA runtime: cudaFree",
 }

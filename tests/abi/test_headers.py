@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pycudnn import abi
+from pycudnn import abi, loader
 from pycudnn.abi import types
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -278,6 +278,17 @@ def test_v2_symbols_stand_where_the_old_interface_has_the_short_name(declared):
     assert len(declared_pairs) > 150
     for short, symbol in declared_pairs:
         assert short not in table, symbol
+
+
+def test_functions_of_the_old_cublas_interface_name_those_of_today(declared):
+    header = (INCLUDES["cublas"] / "cublas.h").read_text()
+    old = set(re.findall(r"\b(cublas[A-Z]\w*)\s*\(", header))
+    assert len(old) == 157
+    table = abi.prototypes("cublas")
+    for name in old:
+        assert name not in table
+        text = str(loader.function_not_found("cublas", name))
+        assert re.search(r"; use (\w+_v2|.*cudaMalloc|.*cudaFree|the status)\b", text), text
 
 
 @pytest.mark.parametrize(

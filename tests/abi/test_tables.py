@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from pycudnn.abi import cublas_enums, cublaslt_enums, cudnn_enums
 from pycudnn.abi.removed import REPLACEMENTS
 from pycudnn.abi.types import HANDLES, base_and_depth, ctypes_type, is_enum, is_handle
 
+CONVOLUTIONS = ("Forward", "BackwardData", "BackwardFilter")
 EVERY = [
     proto
     for library in ("cudnn", "cublas", "cublaslt")
@@ -181,7 +183,17 @@ def test_every_enum_is_listed_under_its_c_name():
 
 def test_e4_replacements_exist_and_removed_functions_do_not():
     table = abi.prototypes("cudnn")
-    assert len(REPLACEMENTS) == 61
     for removed, replacement in REPLACEMENTS.items():
         assert removed not in table
         assert replacement.split()[-1] in table
+
+
+def test_every_function_that_cudnn_9_removed_has_a_replacement():
+    eight = (Path(__file__).parent / "cudnn_8_functions.txt").read_text().split()
+    assert len(eight) == 264  # cuDNN 8.9.7
+    gone = set(eight) - set(abi.prototypes("cudnn"))
+    assert len(gone) == 55
+    # Those of cuDNN 7.6.5 that 8 had already removed.
+    gone |= {f"cudnnGetConvolution{noun}Algorithm" for noun in CONVOLUTIONS}
+    gone |= {"cudnnSetRNNDescriptor", "cudnnSetRNNDescriptor_v5", "cudnnGetRNNDescriptor"}
+    assert set(REPLACEMENTS) == gone
