@@ -83,7 +83,7 @@ class Library(_core.Library):
         self, function: str, status: int, arguments: tuple[tuple[str, object], ...] = ()
     ) -> StatusError:
         """The exception for a status, with the library's last-error text."""
-        described = [f"{name}: {argument!r}" for name, argument in arguments]
+        described = [_describe(name, argument) for name, argument in arguments]
         if self.name != "cudnn":
             kind = CUBLAS_CATEGORIES.get(status, CublasError)
             name = _status_name(cublas_enums.Status, "CUBLAS_STATUS_", status)
@@ -100,6 +100,13 @@ class Library(_core.Library):
 
     def __repr__(self) -> str:
         return f"<{self.name} {self.version} ({self.backend})>"
+
+
+def _describe(name: str, argument: object) -> str:
+    try:
+        return f"{name}: {argument!r}"
+    except ValueError:  # a set that failed can leave numbers that no enum knows
+        return f"{name}: <unset {type(argument).__name__}>"
 
 
 def _status_name(statuses: Any, prefix: str, status: int) -> str:

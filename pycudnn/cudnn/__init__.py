@@ -34,9 +34,13 @@ from pycudnn.abi.cudnn_enums import (
     ConvolutionMode,
     DataType,
     Determinism,
+    IndicesType,
     MathType,
     NanPropagation,
+    OpTensorOp,
     PoolingMode,
+    ReduceTensorIndices,
+    ReduceTensorOp,
     ReorderType,
     SoftmaxAlgorithm,
     SoftmaxMode,
@@ -74,7 +78,14 @@ from pycudnn.cudnn.find import (
 )
 from pycudnn.cudnn.handle import Handle
 from pycudnn.cudnn.log import disable_logging, enable_logging
+from pycudnn.cudnn.op_tensor import OpTensorDescriptor, op_tensor
 from pycudnn.cudnn.pooling import PoolingDescriptor
+from pycudnn.cudnn.reduction import (
+    ReduceTensorDescriptor,
+    get_reduction_indices_size,
+    get_reduction_workspace_size,
+    reduce_tensor,
+)
 from pycudnn.cudnn.tensor import FilterDescriptor, TensorDescriptor
 
 __all__ = [
@@ -93,10 +104,16 @@ __all__ = [
     "DropoutDescriptor",
     "FilterDescriptor",
     "Handle",
+    "IndicesType",
     "MathType",
     "NanPropagation",
+    "OpTensorDescriptor",
+    "OpTensorOp",
     "PoolingDescriptor",
     "PoolingMode",
+    "ReduceTensorDescriptor",
+    "ReduceTensorIndices",
+    "ReduceTensorOp",
     "ReorderType",
     "SoftmaxAlgorithm",
     "SoftmaxMode",
@@ -133,8 +150,12 @@ __all__ = [
     "get_convolution_forward_output_dim",
     "get_convolution_forward_workspace_size",
     "get_pooling_forward_output_dim",
+    "get_reduction_indices_size",
+    "get_reduction_workspace_size",
+    "op_tensor",
     "pooling_backward",
     "pooling_forward",
+    "reduce_tensor",
     "scale_tensor",
     "select_algorithm",
     "set_tensor",

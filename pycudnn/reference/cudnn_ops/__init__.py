@@ -3,12 +3,22 @@ computed with them. One module for each group of functions."""
 
 from __future__ import annotations
 
-from . import activation, dropout, filter_descriptors, pooling, softmax, tensor, tensor_descriptors
+from . import (
+    activation,
+    dropout,
+    filter_descriptors,
+    op_tensor,
+    pooling,
+    softmax,
+    tensor,
+    tensor_descriptors,
+)
 
 __all__ = [
     "activation",
     "dropout",
     "filter_descriptors",
+    "op_tensor",
     "pooling",
     "softmax",
     "tensor",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
+from typing import TypeVar
+
 from pycudnn.abi.cudnn_enums import DataType
 
 from ..descriptors import Tensor
@@ -10,6 +13,17 @@ from ..runtime import bad_param, not_supported
 # What cuDNN computes with: gradients are real numbers, forward functions take int8 as well.
 FLOATING = (DataType.FLOAT, DataType.DOUBLE, DataType.HALF, DataType.BFLOAT16)
 FORWARD = (*FLOATING, DataType.INT8)
+
+AnyEnum = TypeVar("AnyEnum", bound=IntEnum)
+
+
+def checked_member(kind: type[AnyEnum], number: int, name: str) -> AnyEnum:
+    """The member of an enum; BAD_PARAM for another number."""
+    try:
+        return kind(number)
+    except ValueError:
+        known = ", ".join(f"{member.value} ({member.name})" for member in kind)
+        raise bad_param(f"{name} is {number}, must be one of {known}") from None
 
 
 def check_alike(first: Tensor, second: Tensor, names: str) -> None:
