@@ -75,6 +75,12 @@ from pycudnn.cublas.grouped import (
     sgemm_grouped_batched,
 )
 from pycudnn.cublas.handle import Handle
+from pycudnn.cublas.library import (
+    get_cudart_version,
+    get_property,
+    get_status_name,
+    get_status_string,
+)
 from pycudnn.cublas.matrices import (
     cgemm,
     cgemm3m,
@@ -234,6 +240,16 @@ from pycudnn.cublas.matrix_vector import (
     ztrsv,
 )
 from pycudnn.cublas.products import matmul
+from pycudnn.cublas.transfers import (
+    get_matrix,
+    get_matrix_async,
+    get_vector,
+    get_vector_async,
+    set_matrix,
+    set_matrix_async,
+    set_vector,
+    set_vector_async,
+)
 from pycudnn.cublas.vectors import (
     asum_ex,
     axpy_ex,
@@ -448,6 +464,14 @@ __all__ = [
     "gemm_ex",
     "gemm_grouped_batched_ex",
     "gemm_strided_batched_ex",
+    "get_cudart_version",
+    "get_matrix",
+    "get_matrix_async",
+    "get_property",
+    "get_status_name",
+    "get_status_string",
+    "get_vector",
+    "get_vector_async",
     "hgemm",
     "hgemm_batched",
     "hgemm_strided_batched",
@@ -479,6 +503,10 @@ __all__ = [
     "scopy",
     "sdgmm",
     "sdot",
+    "set_matrix",
+    "set_matrix_async",
+    "set_vector",
+    "set_vector_async",
     "sgbmv",
     "sgeam",
     "sgels_batched",

@@ -119,6 +119,10 @@ def check_numbers(function: Function, given: Given) -> dict[str, int]:
             values[name] = integer(value, name, 0, LONG_MAX, "an int from 0 to 2**63 - 1")
         elif kind == "type":
             values[name] = _elements.type_code(value, name)
+            known = function.family.types.get(name, (values[name],))
+            if values[name] not in known:
+                names = " or ".join(code.name for code in known)
+                raise ValueError(f"{name} must be {names}, got {value!r}")
         elif kind == "compute_type":
             values[name] = check_compute_type(value, values["c_type"])
         elif kind == "algo":

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pycudnn.abi.cublas_enums import CudaDataType
 from pycudnn.cublas._shapes import Shape, band, matrix, packed, plain, sided, vector
 
 
@@ -18,7 +19,8 @@ class Family:
 
     ``in_place`` names, by written operand, those that it may be identical with. ``transposes`` is
     "any", "symmetric" (complex ones take N and T) or "hermitian" (N and C). ``limits`` bounds
-    sizes, ``counts`` says how many numbers a scalar argument has where it is not one.
+    sizes, ``counts`` says how many numbers a scalar argument has where it is not one. ``types``
+    are the only ones that a type argument may have where cuBLAS does not check it.
     """
 
     name: str
@@ -29,6 +31,7 @@ class Family:
     transposes: str = "any"
     limits: Mapping[str, int] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
+    types: Mapping[str, tuple[CudaDataType, ...]] = field(default_factory=dict)
 
 
 def _named(letters: str, *bases: str) -> tuple[str, ...]:
@@ -48,6 +51,10 @@ _PRODUCT = {
 _TRIANGULAR = {"a": _SQUARE, "x": _X}
 _SOLVE = {"a": sided("lda"), "b": matrix("m", "n", "ldb")}
 _RANK_2K = {"a": _A_RANK_K, "b": _B_RANK_K, "c": _C_SQUARE}
+_RANK_K_TYPES = {
+    "a_type": (CudaDataType.C_32F, CudaDataType.C_8I),
+    "c_type": (CudaDataType.C_32F,),
+}
 _GEMV = {
     "a": matrix("m", "n", "lda"),
     "x": vector("n", "incx", "trans", "m"),
@@ -149,10 +156,10 @@ MATRICES = (
            "in 8-bit numbers", ("Uint8gemmBias",), _PRODUCT),
     Family("syrk", "C = alpha op(A) op(A)^T + beta C, C symmetric",
            (*_named("S D C Z", "syrk_v2"), "CsyrkEx", "Csyrk3mEx"),
-           {"a": _A_RANK_K, "c": _C_SQUARE}, transposes="symmetric"),
+           {"a": _A_RANK_K, "c": _C_SQUARE}, transposes="symmetric", types=_RANK_K_TYPES),
     Family("herk", "C = alpha op(A) op(A)^H + beta C, C Hermitian",
            (*_named("C Z", "herk_v2"), "CherkEx", "Cherk3mEx"),
-           {"a": _A_RANK_K, "c": _C_SQUARE}, transposes="hermitian"),
+           {"a": _A_RANK_K, "c": _C_SQUARE}, transposes="hermitian", types=_RANK_K_TYPES),
     Family("syr2k", "C = alpha (op(A) op(B)^T + op(B) op(A)^T) + beta C, C symmetric",
            _named("S D C Z", "syr2k_v2"), _RANK_2K, transposes="symmetric"),
     Family("her2k", "C = alpha op(A) op(B)^H + conj(alpha) op(B) op(A)^H + beta C, C Hermitian",

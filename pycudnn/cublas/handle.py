@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
 import threading
 
-from pycudnn import _core, _core_blas, operands
-from pycudnn.abi.cublas_enums import Math, PointerMode
+from pycudnn import _core, operands
+from pycudnn.abi.cublas_enums import AtomicsMode, Math, PointerMode
+from pycudnn.cublas._emulation import EmulationSettings
 from pycudnn.device import Device, Stream
 from pycudnn.handles import create, set_stream
 from pycudnn.libraries import Library
@@ -16,7 +16,7 @@ _MATH_FLAGS = Math.MATH_DISALLOW_REDUCED_PRECISION_REDUCTION
 _WORKSPACE_ALIGNMENT = 256
 
 
-class Handle(_core_blas.BlasHandle):
+class Handle(EmulationSettings):
     """A cuBLAS library context on one device (cublasCreate).
 
     ``device`` is where its work runs (None: device 0 of the library's backend), ``stream`` the
@@ -24,8 +24,6 @@ class Handle(_core_blas.BlasHandle):
     its calls, so threads may share one; they run in parallel only with a handle each. Float32
     products are computed in TF32 only if ``pycudnn.config.tf32`` is set or ``math_mode`` says so.
     """
-
-    library: Library
 
     def __init__(
         self,
@@ -69,8 +67,32 @@ class Handle(_core_blas.BlasHandle):
         if not isinstance(mode, int) or mode & ~_MATH_FLAGS not in tuple(Math):
             known = ", ".join(f"{known.name} ({known.value})" for known in Math)
             raise ValueError(f"math_mode must be a Math: {known}; got {mode!r}")
-        with _core.ColdCall(self.library, self) as call:
-            call("cublasSetMathMode", self, mode)
+        self._set("cublasSetMathMode", mode)
+
+    @property
+    def atomics_mode(self) -> AtomicsMode:
+        """May sums be taken in an order that varies from call to call (cublasSetAtomicsMode)?
+
+        NOT_ALLOWED, the default: equal calls give equal bits.
+        """
+        return AtomicsMode(self._get("cublasGetAtomicsMode"))
+
+    @atomics_mode.setter
+    def atomics_mode(self, mode: AtomicsMode) -> None:
+        if mode not in tuple(AtomicsMode):
+            raise ValueError(f"atomics_mode must be NOT_ALLOWED (0) or ALLOWED (1), got {mode!r}")
+        self._set("cublasSetAtomicsMode", mode)
+
+    @property
+    def sm_count_target(self) -> int:
+        """How many multiprocessors kernels are chosen for (cublasSetSmCountTarget); 0: all."""
+        return self._get("cublasGetSmCountTarget")
+
+    @sm_count_target.setter
+    def sm_count_target(self, count: int) -> None:
+        if not isinstance(count, int) or not 0 <= count < 2**31:
+            raise ValueError(f"sm_count_target must be an int from 0 to 2**31 - 1, got {count!r}")
+        self._set("cublasSetSmCountTarget", count)
 
     @property
     def pointer_mode(self) -> PointerMode:
@@ -115,12 +137,6 @@ class Handle(_core_blas.BlasHandle):
     def version(self) -> int:
         """The version of cuBLAS (cublasGetVersion): 13.10.0 is 131000."""
         return self._get("cublasGetVersion_v2")
-
-    def _get(self, function: str) -> int:
-        value = ctypes.c_int()
-        with _core.ColdCall(self.library, self) as call:
-            call(function, self, ctypes.byref(value))
-        return value.value
 
     def __repr__(self) -> str:
         if self.closed or self.library is None:
