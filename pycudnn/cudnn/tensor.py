@@ -61,10 +61,12 @@ class TensorDescriptor(_core.TensorDescriptor):
                     "cudnnSetTensorNdDescriptorEx",
                     self, layout, data_type, len(dims), int_array(dims),
                 )  # fmt: skip
-            read_back = _read_tensor(call, self)
+            _, read_shape, read_strides = read_tensor(call, self)
             size = ctypes.c_size_t()
             call("cudnnGetTensorSizeInBytes", self, ctypes.byref(size))
-            self._lay_out(data_type, *read_back, dtypes.item_bytes(data_type), size.value)
+            self._lay_out(
+                data_type, read_shape, read_strides, dtypes.item_bytes(data_type), size.value
+            )
 
         settings = {"shape": dims, "dtype": data_type}
         # However the strides were given, it is they that count.
@@ -161,9 +163,10 @@ def _check_size(
         raise ValueError(f"shape {shape} spans {elements} elements, more than memory can have")
 
 
-def _read_tensor(
+def read_tensor(
     call: _core.ColdCall, descriptor: TensorDescriptor
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
+) -> tuple[DataType, tuple[int, ...], tuple[int, ...]]:
+    """Data type, shape and strides as the library has them."""
     count = ctypes.c_int()
     data_type = ctypes.c_int()
     dims = (ctypes.c_int * CUDNN_DIM_MAX)()
@@ -172,7 +175,7 @@ def _read_tensor(
         "cudnnGetTensorNdDescriptor",
         descriptor, CUDNN_DIM_MAX, ctypes.byref(data_type), ctypes.byref(count), dims, strides,
     )  # fmt: skip
-    return tuple(dims[: count.value]), tuple(strides[: count.value])
+    return DataType(data_type.value), tuple(dims[: count.value]), tuple(strides[: count.value])
 
 
 def _read_filter(call: _core.ColdCall, descriptor: FilterDescriptor) -> tuple[int, ...]:

@@ -82,6 +82,17 @@ class Dropout:
     seed: int = 0
 
 
+@opaque("cudnnLRNDescriptor_t", "cudnnCreateLRNDescriptor", "cudnnDestroyLRNDescriptor")
+@dataclass
+class LRN:
+    """Window and coefficients of ``(k + alpha / n * sum of squares) ** beta``; cuDNN's defaults."""
+
+    n: int = 5
+    alpha: float = 1e-4
+    beta: float = 0.75
+    k: float = 2.0
+
+
 def packed_strides(shape: tuple[int, ...], format: TensorFormat) -> tuple[int, ...]:
     """Strides in elements of a packed tensor: rows last (NCHW), or channels last (NHWC).
 

@@ -84,6 +84,7 @@ def take_pending() -> BaseException | None:
 # --- functions -----------------------------------------------------------------------------------
 
 _functions: dict[str, Function] = {}
+_optional: dict[str, tuple[str, ...]] = {}
 _callbacks: dict[str, Any] = {}
 _callbacks_lock = threading.Lock()
 
@@ -98,17 +99,21 @@ _STATUSES = {
 }
 
 
-def implements(name: str) -> Callable[[AnyFunction], AnyFunction]:
+def implements(
+    name: str, optional: tuple[str, ...] = ()
+) -> Callable[[AnyFunction], AnyFunction]:
     """Function decorator: this is the reference library's C function `name`.
 
     It receives the C arguments in order: a handle or descriptor as its Python object, numbers and
-    enums as numbers, any other pointer as its address (0 for NULL). It returns None for success
+    enums as numbers, any other pointer as its address (0 for NULL). The `optional` descriptors, by
+    their C names, may be NULL, which is None. It returns None for success
     and raises :class:`Status` otherwise. Where the C function does not return a status, the value
     returned is the C result (a pointer as its address).
     """
 
     def register(function: AnyFunction) -> AnyFunction:
         _functions[name] = function
+        _optional[name] = optional
         return function
 
     return register
@@ -137,7 +142,9 @@ def _callback(prototype: Prototype, function: Function) -> Function:
     """
     as_objects = function not in _destroyers
     converters = [
-        _object_converter(argument, _kinds[_base_type(argument)])
+        _object_converter(
+            argument, _kinds[_base_type(argument)], argument.name in _optional[prototype.name]
+        )
         if as_objects and _base_type(argument) in _kinds
         else _number
         for argument in prototype.arguments
@@ -172,8 +179,10 @@ def _number(value: int | float | None) -> int | float:
     return 0 if value is None else value
 
 
-def _object_converter(argument: Argument, kind: type) -> Function:
+def _object_converter(argument: Argument, kind: type, optional: bool) -> Function:
     def convert(identifier: int | None) -> Any:
+        if optional and not identifier:
+            return None
         value = _objects.get(identifier)
         if type(value) is not kind:
             raise _NoSuchObject(_describe(identifier, value, argument.name, kind))
@@ -207,6 +216,24 @@ _objects: dict[int | None, Any] = {}
 _identifiers = itertools.count(0x7EF0_0000_0000_0000, 16)
 
 
+def add_object(value: Any) -> int:
+    """The identifier by which C code now knows `value`."""
+    identifier = next(_identifiers)
+    _objects[identifier] = value
+    return identifier
+
+
+def find_object(identifier: int, kind: type) -> Any:
+    """What C code knows by this identifier, if it is a live object of that kind; else None."""
+    value = _objects.get(identifier)
+    return value if type(value) is kind else None
+
+
+def remove_object(identifier: int) -> None:
+    """C code knows nothing by this identifier any more."""
+    del _objects[identifier]
+
+
 def opaque(c_type: str, create: str, destroy: str) -> Callable[[AnyClass], AnyClass]:
     """Class decorator: the C type `c_type` (of handles or descriptors) refers to its objects.
 
@@ -221,9 +248,7 @@ def opaque(c_type: str, create: str, destroy: str) -> Callable[[AnyClass], AnyCl
         def create_object(out: int) -> None:
             if not out:
                 raise Status(null_pointer, f"{create}: the out-pointer is NULL")
-            identifier = next(_identifiers)
-            _objects[identifier] = cls()
-            ctypes.c_void_p.from_address(out).value = identifier
+            ctypes.c_void_p.from_address(out).value = add_object(cls())
 
         def destroy_object(identifier: int) -> None:
             if not identifier and is_cudnn:
@@ -231,7 +256,7 @@ def opaque(c_type: str, create: str, destroy: str) -> Callable[[AnyClass], AnyCl
             value = _objects.get(identifier)
             if type(value) is not cls:
                 raise _NoSuchObject(_describe(identifier, value, destroy, cls))
-            del _objects[identifier]
+            remove_object(identifier)
 
         _kinds[c_type] = cls
         _destroyers.add(destroy_object)
