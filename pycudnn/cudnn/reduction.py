@@ -13,7 +13,8 @@ from pycudnn.abi.cudnn_enums import (
     ReduceTensorIndices,
     ReduceTensorOp,
 )
-from pycudnn.cudnn._objects import construct, member, require, scaling, workspace as scratch
+from pycudnn.cudnn._objects import construct, member, require, scaling
+from pycudnn.cudnn._objects import workspace as scratch
 from pycudnn.cudnn.handle import Handle
 from pycudnn.cudnn.tensor import TensorDescriptor
 from pycudnn.libraries import Library, find_library
@@ -53,6 +54,11 @@ class ReduceTensorDescriptor(_core.Owned):
         if indices != ReduceTensorIndices.NO_INDICES and op not in _PICKING:
             picking = ", ".join(known.name for known in _PICKING)
             raise ValueError(f"indices go with {picking} only, got op {op.name}")
+        if indices_type != IndicesType.CUDNN_32BIT_INDICES:
+            raise ValueError(
+                f"indices_type must be CUDNN_32BIT_INDICES, the others are not served, "
+                f"got {indices_type.name}"
+            )
 
         def set_up(call: _core.ColdCall) -> None:
             call(
@@ -157,6 +163,7 @@ def reduce_tensor(
     needed = get_reduction_workspace_size(handle, reduce, a_desc, c_desc)
     index_bytes = get_reduction_indices_size(handle, reduce, a_desc, c_desc)
     scales = scaling(alpha, beta, c_desc.dtype_code)
+    _check_index_type(indices)
     with _core.ColdCall(handle.library, handle) as call:
         indices_at = scratch(call, indices, index_bytes, "indices")
         workspace_at = scratch(call, workspace, needed)
@@ -196,3 +203,9 @@ def _check_shapes(a_shape: tuple[int, ...], c_shape: tuple[int, ...]) -> None:
         raise ValueError(f"c must have the shape of a, {a_shape}, or 1 where reduced: {c_shape}")
     if a_shape == c_shape:
         raise ValueError(f"c must be smaller than a in some dimension, got {c_shape} for both")
+
+
+def _check_index_type(indices: Any) -> None:
+    dtype = str(getattr(indices, "dtype", "uint8"))
+    if not dtype.endswith(("int32", "uint8")):
+        raise TypeError(f"indices must hold 32-bit integers, got {dtype}")
