@@ -42,6 +42,7 @@ from pycudnn.abi.cudnn_enums import (
     ReduceTensorIndices,
     ReduceTensorOp,
     ReorderType,
+    SamplerType,
     SoftmaxAlgorithm,
     SoftmaxMode,
     Status,
@@ -86,6 +87,13 @@ from pycudnn.cudnn.reduction import (
     get_reduction_workspace_size,
     reduce_tensor,
 )
+from pycudnn.cudnn.spatial_transformer import (
+    SpatialTransformerDescriptor,
+    spatial_tf_grid_generator_backward,
+    spatial_tf_grid_generator_forward,
+    spatial_tf_sampler_backward,
+    spatial_tf_sampler_forward,
+)
 from pycudnn.cudnn.tensor import FilterDescriptor, TensorDescriptor
 
 __all__ = [
@@ -115,8 +123,10 @@ __all__ = [
     "ReduceTensorIndices",
     "ReduceTensorOp",
     "ReorderType",
+    "SamplerType",
     "SoftmaxAlgorithm",
     "SoftmaxMode",
+    "SpatialTransformerDescriptor",
     "Status",
     "TensorDescriptor",
     "TensorFormat",
@@ -161,5 +171,9 @@ __all__ = [
     "set_tensor",
     "softmax_backward",
     "softmax_forward",
+    "spatial_tf_grid_generator_backward",
+    "spatial_tf_grid_generator_forward",
+    "spatial_tf_sampler_backward",
+    "spatial_tf_sampler_forward",
     "transform_tensor",
 ]

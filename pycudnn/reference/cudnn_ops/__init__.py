@@ -5,24 +5,30 @@ from __future__ import annotations
 
 from . import (
     activation,
+    batch_normalization,
     dropout,
     filter_descriptors,
+    lrn,
     op_tensor,
     pooling,
     reduction,
     softmax,
+    spatial_transformer,
     tensor,
     tensor_descriptors,
 )
 
 __all__ = [
     "activation",
+    "batch_normalization",
     "dropout",
     "filter_descriptors",
+    "lrn",
     "op_tensor",
     "pooling",
     "reduction",
     "softmax",
+    "spatial_transformer",
     "tensor",
     "tensor_descriptors",
 ]
