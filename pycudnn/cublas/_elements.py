@@ -124,7 +124,7 @@ class Room:
         self._array = np.ndarray(
             (count * element.parts,),
             element.dtype,
-            self._memory,
+            memoryview(self._memory),
             self.address - ctypes.addressof(self._memory),
         )
 

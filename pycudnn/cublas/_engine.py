@@ -119,8 +119,8 @@ def check_numbers(function: Function, given: Given) -> dict[str, int]:
             values[name] = integer(value, name, 0, LONG_MAX, "an int from 0 to 2**63 - 1")
         elif kind == "type":
             values[name] = _elements.type_code(value, name)
-            known = function.family.types.get(name, (values[name],))
-            if values[name] not in known:
+            known = function.family.types.get(name)
+            if known and values[name] not in known:
                 names = " or ".join(code.name for code in known)
                 raise ValueError(f"{name} must be {names}, got {value!r}")
         elif kind == "compute_type":
@@ -232,8 +232,7 @@ def device_scalar(
 
 def host_scalar(value: Any, name: str, element: Element, count: int = 1) -> Room:
     """A scaling factor in host memory."""
-    is_memory = isinstance(value, _core.Buffer) or (count == 1 and getattr(value, "shape", ()))
-    if is_memory:
+    if isinstance(value, _core.Buffer) or (count == 1 and getattr(value, "shape", None)):
         raise TypeError(
             f"{name} is {value!r}, but the handle's pointer_mode is HOST: pass a number, or set "
             "pointer_mode to DEVICE"

@@ -15,7 +15,7 @@ import numpy as np
 from pycudnn.cublas._shapes import Block
 
 # Beyond this effort of NumPy's exact search, operands whose spans meet count as overlapping.
-_MAX_WORK = 1_000_000
+_EFFORT: dict[str, Any] = {"max_work": 1_000_000}
 
 
 class Piece(NamedTuple):
@@ -26,20 +26,20 @@ class Piece(NamedTuple):
     block: Block
     item: int
     writes: bool
-    count: int = 1
+    copies: int = 1
     stride: int = 0  # elements
 
     @property
     def end(self) -> int:
         """The address behind its last element."""
-        return self.address + (self.block.span + (self.count - 1) * self.stride) * self.item
+        return self.address + (self.block.span + (self.copies - 1) * self.stride) * self.item
 
     def same_as(self, other: Piece) -> bool:
         """Are these the same elements in the same order?"""
         return (
             self[1:4] == other[1:4]
-            and self.count == other.count
-            and (self.count == 1 or self.stride == other.stride)
+            and self.copies == other.copies
+            and (self.copies == 1 or self.stride == other.stride)
         )
 
 
@@ -58,7 +58,7 @@ def _ghost(piece: Piece) -> np.ndarray:
                 "version": 3,
                 "data": (piece.address, True),
                 "typestr": "|u1",
-                "shape": (piece.count, block.runs, block.length * item),
+                "shape": (piece.copies, block.runs, block.length * item),
                 "strides": (piece.stride * item, abs(block.step) * item, 1),
             }
         )
@@ -72,21 +72,21 @@ def overlap(first: Piece, second: Piece) -> bool:
     if not first.block.span or not second.block.span:
         return False
     try:
-        return np.shares_memory(_ghost(first), _ghost(second), max_work=_MAX_WORK)
+        return np.shares_memory(_ghost(first), _ghost(second), **_EFFORT)
     except np.exceptions.TooHardError:
         return True
 
 
 def repeats(piece: Piece) -> bool:
     """Do the blocks of a strided batch share elements?"""
-    block, count, stride = piece.block, piece.count, piece.stride
-    if count < 2 or not block.span or stride >= block.span:
+    block, copies, stride = piece.block, piece.copies, piece.stride
+    if copies < 2 or not block.span or stride >= block.span:
         return False
     step = abs(block.step)
     if block.runs == 1:
         return stride < block.length
     # Block number i starts i * stride behind the first: in which run does that lie, and where?
-    runs, places = np.divmod(np.arange(1, count, dtype=np.int64) * stride, step)
+    runs, places = np.divmod(np.arange(1, copies, dtype=np.int64) * stride, step)
     inside = (places < block.length) & (runs < block.runs)
     below = (step - places < block.length) & (runs + 1 < block.runs)
     return bool(np.any(inside | below))

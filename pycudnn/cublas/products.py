@@ -122,8 +122,16 @@ def _read(handle: Handle, value: Any, name: str) -> _Matrices:
         buffer = operands.wrap(value, layout, name, backend)
     if len(shape) < 2:
         raise ValueError(f"{name} must have at least 2 dimensions, got shape {shape}")
-    rows, columns = shape[-2:]
-    made = _Matrices(name, buffer, (rows, columns), strides[-2:], shape[:-2], strides[:-2])
+    *batch, rows, columns = shape
+    *steps_between, row_step, column_step = strides
+    made = _Matrices(
+        name,
+        buffer,
+        (rows, columns),
+        (row_step, column_step),
+        tuple(batch),
+        tuple(steps_between),
+    )
     if 0 in shape:
         return made._replace(strides=(columns, 1))
     if made.leading() or made.transposed.leading():

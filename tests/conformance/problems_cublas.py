@@ -19,7 +19,7 @@ from harness import GUARD, Case, nan_filled, problem
 
 from pycudnn import cublas
 from pycudnn.cublas import CudaDataType as Type
-from pycudnn.cublas import _elements
+from pycudnn.cublas import PointerMode, _elements
 from pycudnn.cublas._functions import FUNCTIONS, Argument, Function
 from pycudnn.cublas._shapes import Block
 
@@ -308,8 +308,8 @@ class Posed:
     # ---- calling and checking ----
 
     def call(self) -> Any:
-        """Call the function of the face."""
-        keywords = {}
+        """Call the function of the face, in one of the pointer modes; its results."""
+        keywords: dict[str, Any] = {}
         for argument in self.function.signature[0]:
             if argument.kind == "operand":
                 buffers = self.memory[argument.name].buffers
@@ -319,7 +319,28 @@ class Posed:
             else:
                 source = self.scalars if argument.kind == "scalar" else self.values
                 keywords[argument.name] = source[argument.name]
-        return getattr(cublas, self.function.name)(self.case.context.cublas, **keywords)
+        face = getattr(cublas, self.function.name)
+        if self.case.choose(True, True, False):
+            return face(self.case.context.cublas, **keywords)
+        return self._call_with_device_scalars(face, keywords)
+
+    def _call_with_device_scalars(self, face: Callable[..., Any], keywords: dict[str, Any]) -> Any:
+        handle = self.case.context.cublas
+        scalars = [a for a in self.function.arguments if a.kind == "scalar"]
+        for argument in scalars:
+            room = nan_filled(argument.count, self.element(argument).dtype)
+            if argument.direction != "out":
+                room[...] = keywords[argument.name]
+            keywords[argument.name] = self.case.put(room)
+        handle.pointer_mode = PointerMode.DEVICE
+        try:
+            assert face(handle, **keywords) is None
+        finally:
+            handle.pointer_mode = PointerMode.HOST
+        results = [self.case.get(keywords[a.name]) for a in self.function.results]
+        numbers = [blas_oracle.wide(found).tolist() for found in results]
+        found = [number if len(number) > 1 else number[0] for number in numbers]
+        return tuple(found) if len(found) != 1 else found[0]
 
     def given(self, index: int) -> SimpleNamespace:
         """What the oracle is told about matrix ``index`` of the batch."""

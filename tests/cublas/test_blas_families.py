@@ -1,0 +1,108 @@
+"""Every function of the table against float64, on random problems of all kinds.
+
+The problems are those of tests/conformance, which has an oracle of its own; here each function gets
+a few with seeds that stay, so that a failure repeats, and the table itself is tested.
+"""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import harness
+import numpy as np
+import problems_cublas
+import pytest
+
+from pycudnn import abi, cublas, reference
+from pycudnn.cublas._functions import FUNCTIONS
+from pycudnn.errors import FunctionNotFound
+
+ROOT = Path(__file__).parent.parent.parent
+# What the reference library does not have. cuBLAS computes it, in 8 bits.
+ONLY_ON_A_GPU = {"uint8gemm_bias"}
+HANDLED_ELSEWHERE = (
+    "Create", "Destroy", "Version", "Workspace", "Stream", "Mode", "SmCountTarget", "Emulation",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_against_float64(context, name):
+    if name in ONLY_ON_A_GPU and context.device.backend == "reference":
+        outcome = harness.pose(context, FUNCTIONS[name].c_name, 0)
+        assert outcome.result == "absent"
+        assert f"{FUNCTIONS[name].c_name} is not in the reference library" in outcome.text
+        return
+    for seed in range(6):
+        outcome = harness.pose(context, FUNCTIONS[name].c_name, seed)
+        assert outcome.result == "passed", f"seed {seed}: {outcome.text}"
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_problems_notice_a_wrong_result(context, name, monkeypatch):
+    """A function that does nothing, or returns something else, fails."""
+    if name in ONLY_ON_A_GPU and context.device.backend == "reference":
+        pytest.skip("the reference library does not have it")
+    results = len(FUNCTIONS[name].results)
+    wrong = None if not results else 2.5 if results == 1 else ((2.5,) * results)
+    if name.endswith(("rotmg", "rotmg_ex")):
+        wrong = (1.0, 1.0, 1.0, (-1.0, 1.0, 1.0, 1.0, 1.0))
+    monkeypatch.setattr(cublas, name, lambda handle, **arguments: wrong)
+    outcomes = [harness.pose(context, FUNCTIONS[name].c_name, seed) for seed in range(4)]
+    assert any(outcome.result == "failed" for outcome in outcomes)
+
+
+def test_every_computing_function_has_a_python_one():
+    """Of what takes a handle, and with both widths of integers."""
+    table = abi.prototypes("cublas")
+    mine = {function.c_name for function in FUNCTIONS.values()}
+    mine |= {function.wide_c_name for function in FUNCTIONS.values()}
+    for name, prototype in table.items():
+        computes = prototype.arguments and prototype.arguments[0].type == "cublasHandle_t"
+        if not computes or any(part in name for part in HANDLED_ELSEWHERE):
+            continue
+        assert name in mine or "Grouped" in name, f"{name} has no Python function"
+
+
+def test_reference_has_what_the_table_has():
+    missing = {
+        name
+        for name, function in FUNCTIONS.items()
+        if not reference.address("cublas", function.c_name)
+    }
+    assert missing == ONLY_ON_A_GPU
+    with (
+        cublas.Handle(library="reference") as handle,
+        pytest.raises(FunctionNotFound, match="^cublasUint8gemmBias is not in the reference"),
+    ):
+        eight = np.zeros(4, np.uint8)
+        cublas.uint8gemm_bias(
+            handle, 0, 0, 0, 2, 2, 2, eight, 0, 2, eight.copy(), 0, 2, eight.copy(), 0, 2, 1, 0
+        )
+
+
+def test_every_function_has_a_problem():
+    for function in FUNCTIONS.values():
+        assert function.c_name in harness.PROBLEMS
+    assert problems_cublas.FUNCTIONS is FUNCTIONS
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_signature_and_docstring(name):
+    function, entry = getattr(cublas, name), FUNCTIONS[name]
+    parameters = inspect.signature(function).parameters
+    positional, keyword = entry.signature
+    assert list(parameters) == ["handle", *(a.name for a in positional + keyword)]
+    for argument in keyword:
+        assert parameters[argument.name].kind is inspect.Parameter.KEYWORD_ONLY
+    assert entry.c_name in function.__doc__
+    assert name in cublas.__all__
+
+
+def test_generated_modules_are_as_the_table_says():
+    pytest.importorskip("ruff")
+    script = ROOT / "scripts" / "generate_cublas.py"
+    done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
