@@ -173,7 +173,8 @@ _TABLE: tuple[tuple[K, str, tuple[tuple[Attribute, str], ...]], ...] = (
     (K.OPERATIONGRAPH_DESCRIPTOR, "OPERATIONGRAPH_", (
         (_HANDLE, "HANDLE"), (_children(*_OPERATIONS, low=1), "OPS!"),
         (_read(_INT), "ENGINE_GLOBAL_COUNT"), (_one(T.OPERATIONGRAPH_MODE), "MODE"),
-        (_FLAG, "IS_DYNAMIC_SHAPE_ENABLED IS_SAME_TOPOLOGY IS_OVERRIDE_SHAPE_ENABLED"),
+        (_FLAG, "IS_DYNAMIC_SHAPE_ENABLED IS_OVERRIDE_SHAPE_ENABLED"),
+        (_read(_FLAG), "IS_SAME_TOPOLOGY"),
     )),
     (K.VARIANT_PACK_DESCRIPTOR, "VARIANT_PACK_", (
         (_some(T.INT64), "UNIQUE_IDS! OVERRIDE_UNIQUE_IDS"),

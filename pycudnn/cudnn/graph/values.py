@@ -108,6 +108,8 @@ def _fraction(value: Any, name: str, spec: Attribute) -> cudnnFraction_t:
 
 
 def _real(value: Any, name: str, spec: Attribute, kind: T) -> float:
+    if isinstance(value, (str, bytes)):
+        raise TypeError(f"{name} must be a real number, got {value!r}")
     number = real(value, name)
     if math.isnan(number) or (math.isinf(number) and not spec.unbounded):
         wanted = "a number" if spec.unbounded else "a finite number"
