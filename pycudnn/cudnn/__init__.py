@@ -48,6 +48,7 @@ from pycudnn.abi.cudnn_enums import (
     Status,
     TensorFormat,
 )
+from pycudnn.cudnn import graph
 from pycudnn.cudnn.activation import ActivationDescriptor
 from pycudnn.cudnn.algorithms import (
     AlgorithmPerformance,
@@ -160,6 +161,7 @@ __all__ = [
     "get_convolution_forward_output_dim",
     "get_convolution_forward_workspace_size",
     "get_pooling_forward_output_dim",
+    "graph",
     "get_reduction_indices_size",
     "get_reduction_workspace_size",
     "op_tensor",
