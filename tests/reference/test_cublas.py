@@ -14,7 +14,19 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from blas_library import BlasLibrary, Result, scalar
+from blas_library import (
+    DTYPES,
+    BlasLibrary,
+    Result,
+    assert_close,
+    column_major,
+    gathered,
+    op,
+    product,
+    random,
+    scalar,
+    spread,
+)
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -24,56 +36,8 @@ from pycudnn.abi.cublas_enums import CudaDataType, GemmAlgo, Math, Operation, St
 
 N, T, C = Operation.N, Operation.T, Operation.C
 SUCCESS, INVALID, UNSUPPORTED = Status.SUCCESS, Status.INVALID_VALUE, Status.NOT_SUPPORTED
-DTYPES: dict[str, Any] = {"S": np.float32, "D": np.float64, "C": np.complex64, "Z": np.complex128}
 REAL = ["S", "D"]
 WIDTHS = ["", "_64"]
-
-
-@pytest.fixture
-def blas(backend: str):
-    made = BlasLibrary(backend)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def ours():
-    made = BlasLibrary("reference")
-    yield made
-    made.close()
-
-
-def column_major(matrix: np.ndarray, ld: int) -> np.ndarray:
-    """Columns one after another, each followed by NaN up to the leading dimension."""
-    stored = np.full((matrix.shape[1], ld), np.nan, matrix.dtype)
-    stored[:, : matrix.shape[0]] = matrix.T
-    return stored
-
-
-def random(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    values = rng.standard_normal(shape)
-    if np.dtype(dtype).kind == "c":
-        values = values + 1j * rng.standard_normal(shape)
-    return values.astype(dtype)
-
-
-def op(operation: int, matrix: np.ndarray) -> np.ndarray:
-    return {N: matrix, T: matrix.T, C: matrix.conj().T}[Operation(operation)]
-
-
-def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """A row times a column for every element."""
-    wide = np.complex128 if a.dtype.kind == "c" else np.float64
-    a, b = a.astype(wide), b.astype(wide)
-    result = np.zeros((a.shape[0], b.shape[1]), wide)
-    for i, j in itertools.product(*map(range, result.shape)):
-        result[i, j] = sum(a[i, t] * b[t, j] for t in range(a.shape[1]))
-    return result
-
-
-def assert_close(got: np.ndarray, want: np.ndarray, dtype: Any, terms: int = 1) -> None:
-    tolerance = 8 * (terms + 4) * float(np.finfo(dtype).eps) * (1 + np.abs(want).max(initial=0))
-    np.testing.assert_allclose(got, want, rtol=0, atol=tolerance)
 
 
 relaxed = settings(
@@ -447,20 +411,6 @@ def test_geam_in_place_and_without_reading(blas) -> None:
 
 
 # --- a matrix and vectors ------------------------------------------------------------------------
-
-
-def spread(vector: np.ndarray, inc: int) -> np.ndarray:
-    """The memory of a vector: NaN between its elements, and from back to front if inc < 0."""
-    memory = np.full((len(vector) - 1) * abs(inc) + 1, np.nan, vector.dtype)
-    memory[:: abs(inc)] = vector if inc > 0 else vector[::-1]
-    return memory
-
-
-def gathered(memory: np.ndarray, inc: int) -> np.ndarray:
-    between = np.ones(memory.size, bool)
-    between[:: abs(inc)] = False
-    assert np.isnan(memory[between]).all(), "written between the elements"
-    return memory[:: abs(inc)][:: 1 if inc > 0 else -1]
 
 
 incs = st.sampled_from([1, 2, -1, -3])
