@@ -1,4 +1,4 @@
-"""raw: names, argument checks, statuses, and getters that write where they should."""
+"""raw: names, argument checks and statuses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from pycudnn import abi, raw, reference
 from pycudnn.abi import cudnn_enums as e
 from pycudnn.abi.removed import REPLACEMENTS
-from pycudnn.abi.types import base_and_depth, ctypes_type, is_handle
+from pycudnn.abi.types import ctypes_type, is_handle
 from pycudnn.errors import FunctionNotFound
 from pycudnn.libraries import get_library
 
@@ -185,183 +185,6 @@ def test_every_function_refuses_the_wrong_handle():
 def test_wrong_number_of_arguments(functions, count):
     with pytest.raises(TypeError, match=f"{count} arguments given, .* takes 7"):
         functions.cudnnSetTensor4dDescriptor(*[0] * count)
-
-
-# E3: for each kind of descriptor, how to fill it and what the getters must then read.
-GETTERS = [
-    (
-        "Tensor",
-        ("cudnnSetTensor4dDescriptor", NCHW, FLOAT, 2, 3, 4, 5),
-        "cudnnGetTensor4dDescriptor",
-        [FLOAT, 2, 3, 4, 5, 60, 20, 5, 1],
-    ),
-    (
-        "Tensor",
-        ("cudnnSetTensor4dDescriptor", NCHW, FLOAT, 2, 3, 4, 5),
-        "cudnnGetTensorSizeInBytes",
-        [480],
-    ),
-    (
-        "Filter",
-        ("cudnnSetFilter4dDescriptor", FLOAT, NCHW, 6, 3, 2, 1),
-        "cudnnGetFilter4dDescriptor",
-        [FLOAT, NCHW, 6, 3, 2, 1],
-    ),
-    (
-        "Filter",
-        ("cudnnSetFilter4dDescriptor", FLOAT, NCHW, 6, 3, 2, 1),
-        "cudnnGetFilterSizeInBytes",
-        [144],
-    ),
-    (
-        "Convolution",
-        ("cudnnSetConvolution2dDescriptor", 1, 2, 3, 4, 5, 6, 1, FLOAT),
-        "cudnnGetConvolution2dDescriptor",
-        [1, 2, 3, 4, 5, 6, 1, FLOAT],
-    ),
-    ("Convolution", ("cudnnSetConvolutionGroupCount", 3), "cudnnGetConvolutionGroupCount", [3]),
-    ("Convolution", ("cudnnSetConvolutionMathType", 3), "cudnnGetConvolutionMathType", [3]),
-    ("Convolution", ("cudnnSetConvolutionReorderType", 1), "cudnnGetConvolutionReorderType", [1]),
-    (
-        "Pooling",
-        ("cudnnSetPooling2dDescriptor", 1, 0, 5, 4, 2, 1, 3, 2),
-        "cudnnGetPooling2dDescriptor",
-        [1, 0, 5, 4, 2, 1, 3, 2],
-    ),
-    (
-        "Activation",
-        ("cudnnSetActivationDescriptor", int(e.ActivationMode.CLIPPED_RELU), 1, 6.5),
-        "cudnnGetActivationDescriptor",
-        [int(e.ActivationMode.CLIPPED_RELU), 1, 6.5],
-    ),
-]
-# The same for kinds that only the real library has.
-REAL_GETTERS = [
-    ("OpTensor", ("cudnnSetOpTensorDescriptor", 2, FLOAT, 1)),
-    ("ReduceTensor", ("cudnnSetReduceTensorDescriptor", 3, FLOAT, 1, 1, 0)),
-    ("LRN", ("cudnnSetLRNDescriptor", 5, 0.25, 0.75, 2.5)),
-    ("CTCLoss", ("cudnnSetCTCLossDescriptor_v9", FLOAT, 1, 1, 200)),
-    ("Activation", ("cudnnSetActivationDescriptorSwishBeta", 1.5)),
-]
-CANARY = 0xA5
-GUARD = 64
-
-
-def guarded(types: list) -> tuple[ctypes.Array, list[int], np.ndarray]:
-    """A buffer of canaries, an offset in it for each type, and a mask of the bytes between."""
-    offsets, offset = [], GUARD
-    for type_ in types:
-        offsets.append(offset)
-        offset += ctypes.sizeof(type_) + GUARD
-    buffer = (ctypes.c_ubyte * offset)(*[CANARY] * offset)
-    outside = np.ones(offset, bool)
-    for start, type_ in zip(offsets, types, strict=True):
-        outside[start : start + ctypes.sizeof(type_)] = False
-    return buffer, offsets, outside
-
-
-def call_getter(functions, getter: str, before: list, types: list) -> list:
-    """Call a getter with every out-parameter between canaries; its values."""
-    buffer, offsets, outside = guarded(types)
-    values = [
-        type_.from_buffer(buffer, offset) for type_, offset in zip(types, offsets, strict=True)
-    ]
-    pointers = [value if isinstance(value, ctypes.Array) else byref(value) for value in values]
-    assert getattr(functions, getter)(*before, *pointers) is SUCCESS
-    assert (np.frombuffer(buffer, np.uint8)[outside] == CANARY).all(), f"{getter} wrote outside"
-    return [list(v) if isinstance(v, ctypes.Array) else v.value for v in values]
-
-
-@pytest.mark.parametrize(
-    ("kind", "setting", "getter", "expected"), GETTERS, ids=[row[2] for row in GETTERS]
-)
-def test_e3_getters_write_only_their_out_parameters(functions, kind, setting, getter, expected):
-    descriptor = create(functions, kind, *setting)
-    outputs = abi.prototype("cudnn", getter).arguments[1:]
-    types = [ctypes_type(base_and_depth(argument.type)[0]) for argument in outputs]
-    assert call_getter(functions, getter, [descriptor], types) == expected
-    assert getattr(functions, f"cudnnDestroy{kind}Descriptor")(descriptor) is SUCCESS
-
-
-@pytest.mark.library
-@pytest.mark.parametrize(("kind", "setting"), REAL_GETTERS, ids=[row[0] for row in REAL_GETTERS])
-def test_e3_getters_of_the_real_library(kind, setting):
-    functions = raw.bind("cuda")
-    descriptor = create(functions, kind, *setting)
-    getter = setting[0].replace("cudnnSet", "cudnnGet")
-    outputs = abi.prototype("cudnn", getter).arguments[1:]
-    types = [ctypes_type(base_and_depth(argument.type)[0]) for argument in outputs]
-    assert call_getter(functions, getter, [descriptor], types) == list(setting[1:])
-    assert getattr(functions, f"cudnnDestroy{kind}Descriptor")(descriptor) is SUCCESS
-
-
-def test_e3_array_getters_write_only_their_entries(functions):
-    tensor = create(
-        functions,
-        "Tensor",
-        "cudnnSetTensorNdDescriptor",
-        FLOAT,
-        5,
-        ints(2, 3, 4, 5, 6),
-        ints(360, 120, 30, 6, 1),
-    )
-    five, single = ctypes.c_int * 5, ctypes.c_int
-    assert call_getter(
-        functions, "cudnnGetTensorNdDescriptor", [tensor, 5], [single, single, five, five]
-    ) == [FLOAT, 5, [2, 3, 4, 5, 6], [360, 120, 30, 6, 1]]
-    filter_ = create(
-        functions, "Filter", "cudnnSetFilterNdDescriptor", FLOAT, NCHW, 5, ints(7, 3, 2, 2, 2)
-    )
-    assert call_getter(
-        functions, "cudnnGetFilterNdDescriptor", [filter_, 5], [single, single, single, five]
-    ) == [FLOAT, NCHW, 5, [7, 3, 2, 2, 2]]
-    three = ctypes.c_int * 3
-    convolution = create(
-        functions,
-        "Convolution",
-        "cudnnSetConvolutionNdDescriptor",
-        3,
-        ints(0, 1, 0),
-        ints(1, 2, 3),
-        ints(1, 1, 1),
-        1,
-        FLOAT,
-    )
-    assert call_getter(
-        functions,
-        "cudnnGetConvolutionNdDescriptor",
-        [convolution, 3],
-        [single, three, three, three, single, single],
-    ) == [3, [0, 1, 0], [1, 2, 3], [1, 1, 1], 1, FLOAT]
-    # (4 - 2 + 1, (5 + 2 - 2) // 2 + 1, (6 - 2) // 3 + 1)
-    assert call_getter(
-        functions,
-        "cudnnGetConvolutionNdForwardOutputDim",
-        [convolution, tensor, filter_, 5],
-        [five],
-    ) == [[2, 7, 3, 3, 2]]
-
-
-def test_e3_output_dimensions_write_only_their_out_parameters(functions):
-    tensor = create(functions, "Tensor", "cudnnSetTensor4dDescriptor", NCHW, FLOAT, 2, 3, 9, 8)
-    filter_ = create(functions, "Filter", "cudnnSetFilter4dDescriptor", FLOAT, NCHW, 4, 3, 3, 3)
-    convolution = create(
-        functions, "Convolution", "cudnnSetConvolution2dDescriptor", 1, 0, 2, 1, 1, 2, 1, FLOAT
-    )
-    four = [ctypes.c_int] * 4
-    assert call_getter(
-        functions,
-        "cudnnGetConvolution2dForwardOutputDim",
-        [convolution, tensor, filter_],
-        four,
-    ) == [2, 4, 5, 4]
-    pooling = create(functions, "Pooling", "cudnnSetPooling2dDescriptor", 0, 0, 3, 2, 0, 0, 2, 2)
-    assert call_getter(functions, "cudnnGetPooling2dForwardOutputDim", [pooling, tensor], four) == [
-        2,
-        3,
-        4,
-        4,
-    ]
 
 
 @pytest.mark.library
