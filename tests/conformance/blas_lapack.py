@@ -176,7 +176,7 @@ def gels(posed: Any) -> None:
 @check("gemm_bias")
 def gemm_bias(posed: Any) -> None:
     """8-bit products of small numbers, which neither overflow nor are cut off."""
-    posed.values |= {"a_bias": 0, "b_bias": 0, "c_bias": 0, "c_mult": 1, "c_shift": 0, "transc": 0}
+    posed.values["transc"] = 0
     for memory in posed.memory.values():
         memory.stored(memory.arrays, 0)[...] = posed.case.rng.integers(0, 6, memory.block[:2])
         memory.before = [array.tobytes() for array in memory.arrays]

@@ -171,7 +171,9 @@ class Posed:
                 many = argument.name not in ("kl", "ku", "batch_count", "batch_size")
                 values[argument.name] = case.integer(1 if many else 0, 9 if many else 3)
             elif argument.kind == "stride":
-                values[argument.name] = 0
+                values[argument.name] = 0  # drawn with the operand
+            elif argument.kind == "int":  # of the 8-bit product: nothing added, scaled by 1
+                values[argument.name] = int(argument.name == "c_mult")
             elif argument.kind == "increment":
                 alone = sum(a.kind == "increment" for a in function.arguments) == 1
                 choices = (1, 2, 3) if alone and "a" not in values else (1, 2, -1, -3)
@@ -307,8 +309,8 @@ class Posed:
 
     # ---- calling and checking ----
 
-    def call(self) -> Any:
-        """Call the function of the face, in one of the pointer modes; its results."""
+    def keywords(self) -> dict[str, Any]:
+        """The arguments of the call by name, for the pointer mode HOST."""
         keywords: dict[str, Any] = {}
         for argument in self.function.signature[0]:
             if argument.kind == "operand":
@@ -319,6 +321,11 @@ class Posed:
             else:
                 source = self.scalars if argument.kind == "scalar" else self.values
                 keywords[argument.name] = source[argument.name]
+        return keywords
+
+    def call(self) -> Any:
+        """Call the function of the face, in one of the pointer modes; its results."""
+        keywords = self.keywords()
         face = getattr(cublas, self.function.name)
         if self.case.choose(True, True, False):
             return face(self.case.context.cublas, **keywords)

@@ -73,14 +73,12 @@ def test_reference_has_what_the_table_has():
         if not reference.address("cublas", function.c_name)
     }
     assert missing == ONLY_ON_A_GPU
+    a, b, c = (np.zeros(4, np.uint8) for _ in range(3))
     with (
         cublas.Handle(library="reference") as handle,
         pytest.raises(FunctionNotFound, match="^cublasUint8gemmBias is not in the reference"),
     ):
-        eight = np.zeros(4, np.uint8)
-        cublas.uint8gemm_bias(
-            handle, 0, 0, 0, 2, 2, 2, eight, 0, 2, eight.copy(), 0, 2, eight.copy(), 0, 2, 1, 0
-        )
+        cublas.uint8gemm_bias(handle, 0, 0, 0, 2, 2, 2, a, 0, 2, b, 0, 2, c, 0, 2, 1, 0)
 
 
 def test_every_function_has_a_problem():
