@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -28,10 +29,12 @@ class Layout(_core.TensorLike):
         strides: tuple[int, ...],
         *,
         alignment: int = 1,
+        alias: int | None = None,
     ) -> None:
         self.uid = uid
         self.name = name
         self.alignment = alignment  # bytes
+        self.alias = alias  # unique id of the input whose memory this output may share
         self._lay_out(dtype, shape, strides, dtypes.item_bytes(dtype), 0)
 
     def __repr__(self) -> str:
@@ -60,7 +63,8 @@ def bind(
 ) -> list[int]:
     """Checked addresses of the operands; ``written`` are the ids of outputs, None: unknown.
 
-    ValueError names a tensor that has no operand, and an operand that has no tensor.
+    ValueError names a tensor that has no operand, an operand that has no tensor, and an output
+    that shares memory with another operand.
     """
     layouts = list(layouts)
     strange = set(values) - {layout.uid for layout in layouts}
@@ -82,7 +86,22 @@ def bind(
                     f"{name} must be aligned to {layout.alignment} bytes, it is at {address:#x}"
                 )
             addresses.append(address)
+    if written is not None:
+        _check_overlaps(layouts, addresses, written)
     return addresses
+
+
+def _check_overlaps(layouts: list[Layout], addresses: list[int], written: frozenset[int]) -> None:
+    """A kernel may write to an output before it has read all of its inputs."""
+    placed = list(zip(layouts, addresses, strict=True))
+    for (first, begin), (second, other) in itertools.combinations(placed, 2):
+        if begin >= other + second.extent or other >= begin + first.extent:
+            continue
+        if not {first.uid, second.uid} & written:
+            continue
+        if first.alias == second.uid or second.alias == first.uid:
+            continue
+        raise ValueError(f"{first!r} shares memory with {second!r}, and one of them is an output")
 
 
 def _opened(handle: Any, plan: Any, pack: Any) -> tuple[Owner, Owner]:

@@ -80,9 +80,9 @@ class NormOperations(Operations):
         normalized together.
 
         TRAINING computes the statistics; BATCH can also move running averages by
-        ``average_factor`` (new = (1 - factor) * old + factor * batch). INFERENCE of BATCH and
-        INSTANCE takes ``mean`` and ``inv_variance``. ValueError for a shape that does not fit,
-        a missing or superfluous tensor, or an epsilon that is not positive.
+        ``average_factor`` (new = (1 - factor) * old + factor * batch), also in place. INFERENCE
+        of BATCH and INSTANCE takes ``mean`` and ``inv_variance``. ValueError for a shape that does
+        not fit, a missing or superfluous tensor, or an epsilon that is not positive.
         """
         norm = _mode(mode)
         when = Phase(enum_member(Phase, phase, "phase"))
@@ -125,6 +125,11 @@ class NormOperations(Operations):
             made(moves, "running_mean"),
             made(moves, "running_variance"),
         )
+        for moved, old in (
+            (result.running_mean, running_mean), (result.running_variance, running_variance),
+        ):  # fmt: skip
+            if moved is not None:
+                moved.alias = old
         number = {"dtype": self.compute_type, "ndim": len(x.shape)}
         inputs = {
             "XDESC": x,

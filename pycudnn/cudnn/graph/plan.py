@@ -33,13 +33,14 @@ class _Operand:
     strides: tuple[int, ...]
     alignment: int
     written: bool
+    alias: int | None
     value: float | None
 
     @classmethod
     def of(cls, tensor: Tensor) -> _Operand:
         return cls(
             tensor.uid, tensor.name, DataType(tensor.dtype).name, tensor.shape, tensor.strides,
-            tensor.alignment, tensor.is_output, tensor.value,
+            tensor.alignment, tensor.is_output, tensor.layout.alias, tensor.value,
         )  # fmt: skip
 
     @property
@@ -49,8 +50,9 @@ class _Operand:
     @property
     def layout(self) -> Layout:
         return Layout(
-            self.uid, self.name, self.data_type, self.shape, self.strides, alignment=self.alignment
-        )
+            self.uid, self.name, self.data_type, self.shape, self.strides, alignment=self.alignment,
+            alias=self.alias,
+        )  # fmt: skip
 
 
 class Operands:

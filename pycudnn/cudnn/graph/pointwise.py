@@ -75,7 +75,7 @@ class PointwiseOperations(Operations):
         shape = broadcast([tensor.shape for tensor in operands], names)
         if parameters.get("axis") is not None:
             integer(parameters["axis"], "axis", 0, len(shape) - 1)
-        like = next(tensor for tensor in operands if tensor.shape == shape or tensor is operands[0])
+        like = next((tensor for tensor in operands if tensor.shape == shape), operands[0])
         y = self._result(shape, like, dtype=dtype, strides=strides, name=name)
         roles = ("DYDESC", "XDESC", "DXDESC") if backward else ("XDESC", "BDESC", "YDESC")
         settings: dict[str, Any] = {

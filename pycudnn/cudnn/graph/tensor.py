@@ -45,6 +45,7 @@ class Tensor:
         self.source: Operation | None = None
         self.consumed = False
         self.marked = False  # as an output, though consumed
+        self.alias: Tensor | None = None  # the input whose memory this output may share
         self._dtype = dtype
 
     @property
@@ -74,8 +75,9 @@ class Tensor:
     def layout(self) -> Layout:
         """What its memory must be like."""
         return Layout(
-            self.uid, self.name, self.dtype, self.shape, self.strides, alignment=self.alignment
-        )
+            self.uid, self.name, self.dtype, self.shape, self.strides, alignment=self.alignment,
+            alias=None if self.alias is None else self.alias.uid,
+        )  # fmt: skip
 
     def __repr__(self) -> str:
         role = "virtual" if self.is_virtual else "output" if self.is_output else "input"
