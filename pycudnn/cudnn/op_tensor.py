@@ -94,8 +94,8 @@ def op_tensor(
     """``c = op(alpha1 * a, alpha2 * b) + beta * c``, element by element (cudnnOpTensor).
 
     a has the shape of c; a dimension of b is that of c or 1, which is repeated. SQRT and NOT take
-    no b: ``b_desc`` and ``b`` are None or ignored. c may be a or b itself where they are laid out
-    alike. ValueError for shapes that do not fit, TypeError for arguments of another kind,
+    no b: ``b_desc`` and ``b`` are None or ignored. c may be a itself, laid out alike, but not b.
+    ValueError for shapes that do not fit, TypeError for arguments of another kind,
     CudnnNotSupported for data types that cuDNN does not combine.
     """
     require(handle, Handle, "handle")
@@ -116,6 +116,7 @@ def op_tensor(
             call.operand(b, "b", False, b_desc),
             call.operand(c, "c", True, c_desc),
         ]
+        _check_sharing(addresses, (a_desc, b_desc, c_desc))
         call(
             "cudnnOpTensor",
             handle, op, scales[0], a_desc, addresses[0], scales[1], b_desc, addresses[1],
@@ -141,3 +142,13 @@ def _check_types(a_desc: TensorDescriptor, c_desc: TensorDescriptor) -> None:
     """cuDNN reports success for some of these, and writes wrong numbers."""
     if c_desc.dtype_code == DataType.DOUBLE != a_desc.dtype_code:
         raise NotSupported(f"cuDNN cannot convert {a_desc.dtype} to float64")
+
+
+def _check_sharing(addresses: list[int], descs: tuple[TensorDescriptor, ...]) -> None:
+    """cuDNN computes some of these in place and reads what it has just written."""
+    a_at, b_at, c_at = addresses
+    a_desc, b_desc, c_desc = descs
+    if c_at == a_at and a_desc != c_desc:
+        raise ValueError(f"a and c are one memory in two layouts, {a_desc!r} and {c_desc!r}")
+    if c_at == b_at and (c_at != a_at or b_desc != c_desc):
+        raise ValueError("c must not be the memory of b: swap a and b, or use memory of its own")

@@ -100,8 +100,11 @@ def test_in_place_on_a_but_not_on_b(side, rng):
     op = descriptor(side, "ADD")
     cudnn.op_tensor(side.handle, op, a.desc, a.data, b.desc, b.data, a.desc, a.data, beta=1.0)
     a.check(2 * a.values + b.values)
-    with pytest.raises(errors.CudnnBadParam):
+    with pytest.raises(ValueError, match="c must not be the memory of b"):
         cudnn.op_tensor(side.handle, op, a.desc, a.data, b.desc, b.data, b.desc, b.data)
+    turned = side.tensor(a.values, layout="channels last")
+    with pytest.raises(ValueError, match="a and c are one memory in two layouts"):
+        cudnn.op_tensor(side.handle, op, turned.desc, a.data, b.desc, b.data, a.desc, a.data)
     b.check(b.values)
 
 

@@ -116,6 +116,30 @@ def test_indices_count_over_the_reduced_dimensions(side, rng, name, c_shape):
     assert indices.tolist() == expected.tolist()
 
 
+@pytest.mark.parametrize("keep", [True, False])
+def test_nan(side, rng, keep):
+    numbers = rng.permutation(24).reshape(2, 3, 4, 1) - 11.5
+    numbers[1, 2, 3, 0] = np.nan
+    for name in ("MIN", "MAX", "AMAX"):
+        a, c = side.tensor(numbers), side.blank((1, 1, 1, 1))
+        propagation = cudnn.NanPropagation(int(keep))
+        place = run(side, name, a, c, indexed=True, nan_propagation=propagation)
+        if keep:
+            assert np.isnan(c.read()).all()
+            assert place.tolist() == [23]
+        else:
+            c.check(OPS[name](numbers[~np.isnan(numbers)], 0).reshape(1, 1, 1, 1))
+
+
+def test_nothing_but_nan_and_no_factors(side):
+    a, c = side.blank((2, 3, 4, 5)), side.blank((1, 3, 1, 1))
+    run(side, "AMAX", a, c, nan_propagation=cudnn.NanPropagation.NOT_PROPAGATE_NAN)
+    c.check(np.zeros((1, 3, 1, 1)))
+    zeros = side.tensor(np.zeros((2, 3, 4, 5)))
+    run(side, "MUL_NO_ZEROS", zeros, c)
+    c.check(np.ones((1, 3, 1, 1)))
+
+
 def test_squares_and_products_of_many(side, rng):
     a = side.tensor(rng.uniform(0.9, 1.1, (64, 3, 20, 20)))
     for name in ("ADD", "AVG", "NORM1", "NORM2"):

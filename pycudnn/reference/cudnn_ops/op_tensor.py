@@ -17,7 +17,7 @@ from ..runtime import bad_param, implements, not_supported, opaque
 from .checks import FLOATING, check_4d_or_5d, checked_member
 
 # Compute type -> type of A and B -> types of C. cuDNN 9.19 takes four more into DOUBLE, and writes
-# wrong numbers.
+# wrong numbers; where both factors are 0, it takes any type.
 _TYPES = {
     DataType.FLOAT: {
         DataType.FLOAT: (DataType.FLOAT, DataType.HALF, DataType.BFLOAT16, DataType.INT8),
@@ -27,6 +27,13 @@ _TYPES = {
     },
     DataType.DOUBLE: {DataType.DOUBLE: (DataType.DOUBLE,)},
 }
+# What is wrong in itself, and not just unserved.
+_MISMATCHED = {
+    DataType.FLOAT: (DataType.DOUBLE,),
+    DataType.DOUBLE: (DataType.FLOAT, DataType.HALF, DataType.BFLOAT16, DataType.INT8),
+    DataType.HALF: (DataType.DOUBLE,),
+}
+_HALF_TYPES = {DataType.HALF, DataType.BFLOAT16}
 
 
 @opaque(
@@ -74,12 +81,17 @@ def _check(a_desc: Tensor, b_desc: Tensor, c_desc: Tensor, descriptor: OpTensor)
     check_4d_or_5d(c_desc, "C")
     if not descriptor.is_set:
         raise not_supported("the descriptor has not been set")
-    computed = _TYPES.get(descriptor.compute_type, {})
-    if c_desc.dtype not in computed.get(a_desc.dtype, ()):
-        raise not_supported(
-            f"{a_desc.dtype.name} to {c_desc.dtype.name}, computed in "
-            f"{descriptor.compute_type.name}"
-        )
+    _check_types(a_desc.dtype, c_desc.dtype, descriptor.compute_type)
+
+
+def _check_types(a: DataType, c: DataType, computed: DataType) -> None:
+    if c in _TYPES.get(computed, {}).get(a, ()):
+        return
+    text = f"{a.name} to {c.name}, computed in {computed.name}"
+    known = computed == DataType.FLOAT and c in _TYPES[computed][DataType.FLOAT]
+    if c in _MISMATCHED.get(a, ()) or (known and {a, c} != _HALF_TYPES):
+        raise bad_param(text)
+    raise not_supported(text)
 
 
 def _compute(

@@ -41,12 +41,8 @@ _MISMATCHED = {
     DataType.INT8: (DataType.DOUBLE, DataType.HALF),
 }
 _PICKING = (ReduceTensorOp.MIN, ReduceTensorOp.MAX, ReduceTensorOp.AMAX)
-_INDEX_DTYPES = {
-    IndicesType.CUDNN_32BIT_INDICES: np.dtype(np.uint32),
-    IndicesType.CUDNN_64BIT_INDICES: np.dtype(np.uint64),
-    IndicesType.CUDNN_16BIT_INDICES: np.dtype(np.uint16),
-    IndicesType.CUDNN_8BIT_INDICES: np.dtype(np.uint8),
-}
+# cuDNN 9 writes 32-bit indices, whatever type the descriptor names.
+_INDEX = np.dtype(np.uint32)
 
 Array = np.ndarray[Any, Any]
 
@@ -100,7 +96,7 @@ def get_reduce_tensor(descriptor: ReduceTensor, *outs: int) -> None:
 def _indices_size(descriptor: ReduceTensor, c_desc: Tensor) -> int:
     if descriptor.indices == ReduceTensorIndices.NO_INDICES:
         return 0
-    return math.prod(c_desc.shape) * _INDEX_DTYPES[descriptor.indices_type].itemsize
+    return math.prod(c_desc.shape) * _INDEX.itemsize
 
 
 @implements("cudnnGetReductionIndicesSize")
@@ -115,7 +111,7 @@ def _workspace_size(descriptor: ReduceTensor, a_desc: Tensor) -> int:
     """cuDNN's; nothing is put there."""
     item = 8 if descriptor.compute_type == DataType.DOUBLE else 4
     if descriptor.indices != ReduceTensorIndices.NO_INDICES:
-        item += _INDEX_DTYPES[descriptor.indices_type].itemsize
+        item += _INDEX.itemsize
     return math.prod(a_desc.shape) * item
 
 
@@ -150,12 +146,20 @@ def _flatten(a: Array, axes: tuple[int, ...]) -> Array:
     return a.transpose(*kept, *axes).reshape(*(a.shape[axis] for axis in kept), -1)
 
 
-def _pick(values: Array, op: ReduceTensorOp, keeps_nan: bool) -> Array:
-    """Index of the first smallest or largest number along the last dimension."""
-    if not keeps_nan:
-        worst = np.inf if op == ReduceTensorOp.MIN else -np.inf
-        values = np.where(np.isnan(values), worst, values)
-    return values.argmin(-1) if op == ReduceTensorOp.MIN else values.argmax(-1)
+def _pick(values: Array, descriptor: ReduceTensor) -> tuple[Array, Array]:
+    """The smallest or largest number along the last dimension, and where the first of them is.
+
+    A NaN is either the one that is taken or the one that never is.
+    """
+    smallest = descriptor.op == ReduceTensorOp.MIN
+    if descriptor.op == ReduceTensorOp.AMAX:
+        values = np.abs(values)
+    if descriptor.nan_propagation == NanPropagation.NOT_PROPAGATE_NAN:
+        limits = np.finfo(values.dtype)
+        last = limits.max if smallest else 0 if descriptor.op == ReduceTensorOp.AMAX else limits.min
+        values = np.where(np.isnan(values), last, values)
+    places = values.argmin(-1) if smallest else values.argmax(-1)
+    return np.take_along_axis(values, places[..., None], -1), places
 
 
 def _reduce(values: Array, op: ReduceTensorOp) -> Array:
@@ -202,16 +206,12 @@ def reduce_tensor(
     axes = tuple(axis for axis, n in enumerate(out.shape) if n != source.shape[axis])
     values = _flatten(source, axes)
     if descriptor.op in _PICKING:
-        if descriptor.op == ReduceTensorOp.AMAX:
-            values = np.abs(values)
-        keeps_nan = descriptor.nan_propagation == NanPropagation.PROPAGATE_NAN
-        places = _pick(values, descriptor.op, keeps_nan)
-        result = np.take_along_axis(values, places[..., None], -1)
+        result, places = _pick(values, descriptor)
         if descriptor.indices != ReduceTensorIndices.NO_INDICES:
             if not indices:
                 raise bad_param("indices is NULL")
-            dtype = _INDEX_DTYPES[descriptor.indices_type]
-            np.frombuffer(raw(indices, places.size * dtype.itemsize), dtype)[:] = places.ravel()
+            room = raw(indices, places.size * _INDEX.itemsize)
+            np.frombuffer(room, _INDEX)[:] = places.ravel()
     else:
         result = _reduce(values, descriptor.op)
     blend(out, result.reshape(out.shape), *scale)
