@@ -81,7 +81,7 @@ def types_of(function: Function) -> str:
 
 def docstring(function: Function) -> str:
     """What it computes, in what, and how each operand lies in memory."""
-    names = function.c_name + (f", {function.wide_c_name}" if has_wide_form(function) else "")
+    names = function.c_name + (f", {function.wide_c_name}" if function.has_wide_form else "")
     head = f"{function.family.formula[0].upper()}{function.family.formula[1:]}"
     paragraphs = [f"{head}; {types_of(function)} ({names})."]
     operands = [a for a in function.arguments if a.kind == "operand"]
@@ -117,13 +117,6 @@ def described(argument: Argument, function: Function) -> str:
     if argument.optional:
         text += "; or None"
     return text + ("; written." if argument.writes else ".")
-
-
-def has_wide_form(function: Function) -> bool:
-    """Is there a form with 64-bit integers?"""
-    from pycudnn.abi import prototypes
-
-    return function.wide_c_name in prototypes("cublas")
 
 
 def definition(function: Function) -> str:

@@ -64,9 +64,9 @@ def integer(value: Any, name: str, low: int, high: int, wanted: str) -> int:
     return number
 
 
-def size(value: Any, name: str) -> int:
+def size(value: Any, name: str, bits: int = 63) -> int:
     """A number of rows, columns or matrices, or a leading dimension."""
-    return integer(value, name, 0, LONG_MAX, "an int from 0 to 2**63 - 1")
+    return integer(value, name, 0, 2**bits - 1, f"an int from 0 to 2**{bits} - 1")
 
 
 def choice(value: Any, argument: Argument) -> int:
@@ -112,7 +112,7 @@ def check_numbers(function: Function, given: Given) -> dict[str, int]:
         if kind == "enum":
             values[name] = choice(value, argument)
         elif kind in ("size", "leading"):
-            values[name] = size(value, name)
+            values[name] = size(value, name, 63 if function.has_wide_form else 31)
         elif kind == "increment":
             values[name] = _increment(value, name, alone=increments == 1 and _is_level_1(function))
         elif kind == "stride":
@@ -202,12 +202,12 @@ def _is_buffer(value: Any) -> bool:
     return isinstance(value, (Buffer, operands.ForeignBuffer))
 
 
-def read_list(value: Any, name: str, count: int) -> Sequence[Any]:
-    """The operands of a batch."""
+def read_list(value: Any, name: str, count: int, what: str = "operands") -> Sequence[Any]:
+    """The operands of a batch, or what else there is so many of."""
     if not isinstance(value, (list, tuple)):
-        raise TypeError(f"{name} must be a list of {count} operands, got {value!r}")
+        raise TypeError(f"{name} must be a list of {count} {what}, got {value!r}")
     if len(value) != count:
-        raise ValueError(f"{name} must be a list of {count} operands, got {len(value)}")
+        raise ValueError(f"{name} must be a list of {count} {what}, got {len(value)}")
     return value
 
 

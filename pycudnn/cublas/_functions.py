@@ -127,6 +127,11 @@ class Function:
         """The form with 64-bit integers."""
         return self.c_name + "_64"
 
+    @property
+    def has_wide_form(self) -> bool:
+        """Is there a form with 64-bit integers?"""
+        return self.wide_c_name in abi.prototypes("cublas")
+
 
 def python_name(c_name: str) -> str:
     """The Python name of a C function: cublasCgemm3mStridedBatched is cgemm3m_strided_batched."""

@@ -128,7 +128,9 @@ def _run(
         raise TypeError(f"handle must be a cublas.Handle, got {handle!r}")
     count = _engine.size(group_count, "group_count")
     numbers = _numbers(given, count)
-    alpha, beta = (_engine.read_list(given[name], name, count) for name in ("alpha", "beta"))
+    alpha, beta = (
+        _engine.read_list(given[name], name, count, "numbers") for name in ("alpha", "beta")
+    )
     blocks = {name: _blocks(numbers, name, count) for name in "abc"}
     with ExitStack() as stack, handle.mode_lock:
         frames = _engine.Frames(handle, stack)
@@ -176,7 +178,7 @@ def _numbers(given: dict[str, Any], count: int) -> dict[str, list[int]]:
     return {
         name: [
             check(value, f"{name}[{index}]")
-            for index, value in enumerate(_engine.read_list(given[name], name, count))
+            for index, value in enumerate(_engine.read_list(given[name], name, count, "ints"))
         ]
         for name, check in checks.items()
     }
