@@ -211,22 +211,32 @@ def GetCallback(make: Maker) -> Call:
 
 @getter
 def BackendGetAttribute(make: Maker) -> Call:
-    name = e.BackendAttributeName.RNG_DISTRIBUTION
-    kind = e.BackendAttributeType.RNG_DISTRIBUTION
-    distribution = ctypes.c_int(e.RngDistribution.BERNOULLI)
-    descriptor = raw.cudnnBackendDescriptor_t()
-    make.check(
-        "cudnnBackendCreateDescriptor",
-        e.BackendDescriptorType.RNG_DESCRIPTOR,
-        byref(descriptor),
-    )
-    make.check("cudnnBackendSetAttribute", descriptor, name, kind, 1, byref(distribution))
+    descriptor, pair = raw.cudnnBackendDescriptor_t(), ctypes.c_int64 * 2
+    kind = e.BackendDescriptorType.CONVOLUTION_DESCRIPTOR
+    make.check("cudnnBackendCreateDescriptor", kind, byref(descriptor))
+    settings = {
+        "SPATIAL_DIMS": ("INT64", ctypes.c_int64 * 1, [2]),
+        "COMP_TYPE": ("DATA_TYPE", ctypes.c_int * 1, [FLOAT]),
+        "CONV_MODE": ("CONVOLUTION_MODE", ctypes.c_int * 1, [1]),
+        "PRE_PADDINGS": ("INT64", pair, [1, 2]),
+        "POST_PADDINGS": ("INT64", pair, [3, 4]),
+        "FILTER_STRIDES": ("INT64", pair, [5, 6]),
+        "DILATIONS": ("INT64", pair, [7, 8]),
+    }
+    for name, (type_, array, values) in settings.items():
+        attribute = e.BackendAttributeName[f"CONVOLUTION_{name}"], e.BackendAttributeType[type_]
+        value = array(*values)
+        make.check("cudnnBackendSetAttribute", descriptor, *attribute, len(values), byref(value))
     make.check("cudnnBackendFinalize", descriptor)
-    inputs = {"descriptor": descriptor, "attributeName": name, "attributeType": kind}
     return Call(
-        inputs | {"requestedElementCount": 1},
-        {"arrayOfElements": ctypes.c_int},
-        [1, distribution.value],
+        {
+            "descriptor": descriptor,
+            "attributeName": attribute[0],
+            "attributeType": attribute[1],
+            "requestedElementCount": 2,
+        },
+        {"arrayOfElements": pair},
+        [2, [7, 8]],
     )
 
 
