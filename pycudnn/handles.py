@@ -7,6 +7,7 @@ import ctypes
 from pycudnn import _core
 from pycudnn.abi.types import ctypes_type
 from pycudnn.device import Device, Stream
+from pycudnn.errors import StatusError
 from pycudnn.libraries import Library, find_library
 
 
@@ -20,7 +21,8 @@ def create(
     """Make the C handle of the library ``name`` on a device, and return the device.
 
     ``functions`` are those that create and destroy it. The device's backend decides the library
-    where none is given, and the library's backend the device. ValueError where they differ.
+    where none is given, and the library's backend the device. ValueError where they differ; the
+    error of a creation that fails says how much of the device's memory is free.
     """
     if device is not None and not isinstance(device, Device):
         raise TypeError(f"device must be a Device, got {device!r}")
@@ -33,8 +35,15 @@ def create(
         raise ValueError(f"device must be a {found.backend} device, got {device!r}")
     pointer = ctypes_type(f"{name}Handle_t")()
     with device.activate():
-        with _core.ColdCall(found) as call:
-            call(functions[0], ctypes.byref(pointer))
+        try:
+            with _core.ColdCall(found) as call:
+                call(functions[0], ctypes.byref(pointer))
+        except StatusError as error:
+            free, total = device.memory_info()
+            memory = f"device memory: {free} of {total} bytes free on {device!r}"
+            raise type(error)(
+                error.function, error.status, error.status_name, error.last_error, [memory]
+            ) from None
         handle._own(found, ctypes.cast(pointer, ctypes.c_void_p).value, functions[1])
         handle._place(device, device.index)
     return device

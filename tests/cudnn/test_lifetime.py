@@ -175,7 +175,7 @@ def test_ctrl_c_during_a_reference_call_reaches_the_caller():
     assert (done.stdout, done.stderr) == ("20\n", "")
 
 
-def test_eight_threads_on_one_handle_and_on_their_own(context, rng):
+def test_eight_threads_on_one_handle(context, rng):
     """A handle serialises its calls; results are those of one thread."""
     from pycudnn import from_numpy, zeros
 
