@@ -30,7 +30,8 @@ class BlasLibrary:
     def close(self) -> None:
         assert self.function("Destroy_v2")(self.handle) == 0
 
-    def function(self, name: str) -> Any:
+    def function(self, name: str, untyped: bool = False) -> Any:
+        """The C function; `untyped` takes any address for any pointer."""
         name = f"cublas{name}"
         if self.backend == "reference":
             address = reference.address("cublas", name)
@@ -38,10 +39,11 @@ class BlasLibrary:
             symbol = getattr(loader.load("cublas").cdll, name)
             address = ctypes.cast(symbol, ctypes.c_void_p).value
         assert address, f"{self.backend} has no {name}"
-        return abi.function_type(abi.prototype("cublas", name))(address)
+        kind = abi.callback_type if untyped else abi.function_type
+        return kind(abi.prototype("cublas", name))(address)
 
     def status(self, name: str, *arguments: Any) -> int:
-        return self.function(name)(self.handle, *arguments)
+        return self.function(name, untyped=True)(self.handle, *arguments)
 
     def check(self, name: str, *arguments: Any) -> None:
         status = self.status(name, *arguments)

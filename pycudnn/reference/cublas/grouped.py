@@ -6,13 +6,34 @@ of all groups lie one after another in three arrays.
 
 from __future__ import annotations
 
+from pycudnn.abi.cublas_enums import ComputeType
+
 from .families import both_widths, family
 from .handle import BlasHandle
 from .products import Operand, Product
 from .products_ex import Types
-from .storage import INT32, DType, array, check_sizes, compute_type, invalid
+from .storage import (
+    BFLOAT16,
+    FLOAT16,
+    FLOAT32,
+    FLOAT64,
+    INT32,
+    DType,
+    array,
+    check_sizes,
+    compute_type,
+    invalid,
+)
 
-POINTER = 8  # bytes of an address
+_POINTER = 8  # bytes of an address
+
+# Compute type -> the types of A, B and C, fewer than one product at a time takes.
+_GROUPED: dict[int, tuple[DType, ...]] = {
+    ComputeType.COMPUTE_32F: (FLOAT16, BFLOAT16, FLOAT32),
+    ComputeType.COMPUTE_32F_PEDANTIC: (FLOAT32,),
+    ComputeType.COMPUTE_32F_FAST_TF32: (FLOAT32,),
+    ComputeType.COMPUTE_64F: (FLOAT64,),
+}
 
 
 @family("{}gemmGroupedBatched", "SD", indexed=True)
@@ -71,7 +92,9 @@ def gemm_grouped_batched_ex(
     """The same with a type for each matrix and for the arithmetic."""
     groups = _Groups(group_count, integers)
     groups.read((transa, transb), (m, n, k), (lda, ldb, ldc), group_size)
-    types = Types.of_compute_type(a_type, b_type, c_type, compute_type)
+    pairs = frozenset((dtype, dtype) for dtype in _GROUPED.get(compute_type, ()))
+    scale = FLOAT64 if compute_type == ComputeType.COMPUTE_64F else FLOAT32
+    types = Types(a_type, b_type, c_type, pairs, scale)
     groups.apply(types.compute, types.scale, (types.factor, types.out), (alpha, beta), (a, b, c))
 
 
@@ -126,7 +149,7 @@ class _Groups:
                 scale,
             )
             a, b, c = (
-                Operand(at and at + step * POINTER, dtype, leading[i], name)
+                Operand(at and at + step * _POINTER, dtype, leading[i], name)
                 for at, dtype, leading, name in zip(
                     matrices, (factor_type, factor_type, out_type), self.leading, "ABC", strict=True
                 )

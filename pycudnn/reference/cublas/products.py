@@ -86,8 +86,8 @@ class Product(NamedTuple):
         if factor == 0 or k == 0:
             blend(out, np.zeros(out.shape, self.compute), 1, old_factor)
             return
-        left = computable(op(self.operations[0], a.view(batch, *shape_a)), self.compute)
-        right = computable(op(self.operations[1], b.view(batch, *shape_b)), self.compute)
+        left = op(self.operations[0], computable(a.view(batch, *shape_a), self.compute))
+        right = op(self.operations[1], computable(b.view(batch, *shape_b), self.compute))
         if old_factor == 0 and factor == 1 and out.dtype == self.compute:
             matmul(left, right, out)
         else:
