@@ -53,6 +53,11 @@ class Backend:
         assert status == 0, f"{self.prefix}{name}: {status}, {self.library.last_error()}"
         return self
 
+    def set_array(self, name: str, type_: int, array: Any) -> Backend:
+        arguments = self.pointer, Name[self.prefix + name], type_, len(array), array
+        self.library.check("cudnnBackendSetAttribute", *arguments)
+        return self
+
     def try_finalize(self) -> int:
         return self.library.cudnnBackendFinalize(self.pointer)
 

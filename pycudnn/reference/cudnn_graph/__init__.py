@@ -8,7 +8,18 @@ one family of them, ``graphs`` puts operations in order, ``engines`` says how th
 
 from __future__ import annotations
 
-from . import convolutions, engines, errors, plans, pointwise
+from . import (
+    convolutions,
+    engines,
+    errors,
+    linear,
+    normalization,
+    plans,
+    pointwise,
+    resampling,
+    shapes,
+    statistics,
+)
 from .handle import Handle
 from .version import VERSION
 
@@ -18,6 +29,11 @@ __all__ = [
     "convolutions",
     "engines",
     "errors",
+    "linear",
+    "normalization",
     "plans",
     "pointwise",
+    "resampling",
+    "shapes",
+    "statistics",
 ]

@@ -39,5 +39,7 @@ def get_property(property_type: int, out: int) -> None:
 
 
 @implements("cudnnGraphVersionCheck")
+@implements("cudnnOpsVersionCheck")
+@implements("cudnnAdvVersionCheck")
 def version_check() -> None:
     """The parts of this library are always of one version."""
