@@ -318,7 +318,7 @@ def grouped(blas: BlasLibrary, name: str, data: Any, extra: tuple = (), **change
     for i, group in enumerate([0, 0, 1]):
         transa, transb = operations[group]
         left, right = op(Operation(transa), a[i]), op(Operation(transb), b[i])
-        want.append(float(alphas[group]) * left @ right + float(betas[group]) * c[i])
+        want.append(alphas[group].item() * left @ right + betas[group].item() * c[i])
     return status, [wide(x.T) for x in many[2].read()], want, c
 
 
