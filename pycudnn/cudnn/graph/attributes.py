@@ -331,7 +331,12 @@ ATTRIBUTES: dict[BackendAttributeName, Attribute] = {
     for name in (BackendAttributeName[prefix + rest.rstrip("!")],)
 }
 
+_OF_KIND = {
+    kind: tuple(name for name, attribute in ATTRIBUTES.items() if attribute.owner == kind)
+    for kind in K
+}
+
 
 def of_kind(kind: K) -> tuple[BackendAttributeName, ...]:
     """The attributes of one kind of descriptor."""
-    return tuple(name for name, attribute in ATTRIBUTES.items() if attribute.owner == kind)
+    return _OF_KIND[kind]

@@ -9,6 +9,7 @@ from pycudnn import dtypes
 from pycudnn.abi.cudnn_enums import BackendDescriptorType as K
 from pycudnn.abi.cudnn_enums import BackendHeurMode, DataType, TensorFormat
 from pycudnn.cudnn._objects import INT_MAX, integer, integers, member, require
+from pycudnn.cudnn.graph.choice import Choice
 from pycudnn.cudnn.graph.convolution import ConvolutionOperations
 from pycudnn.cudnn.graph.descriptor import BackendDescriptor
 from pycudnn.cudnn.graph.engines import Engine, EngineConfig
@@ -20,7 +21,7 @@ from pycudnn.cudnn.graph.resampling import ResampleOperations
 from pycudnn.cudnn.graph.tensor import Tensor, channels_last, packed
 from pycudnn.cudnn.graph.values import enum_member
 from pycudnn.cudnn.handle import Handle
-from pycudnn.errors import CudnnError, CudnnNotSupported
+from pycudnn.errors import CudnnNotSupported, NoAlgorithm
 
 _MAX_BYTES = 2**63 - 1
 
@@ -194,33 +195,30 @@ class Graph(ConvolutionOperations, PointwiseOperations, NormOperations, Resample
         return [EngineConfig(self, each) for each in heuristic.get("ENGINEHEUR_RESULTS")]
 
     def plan(
-        self, mode: BackendHeurMode | str = "A", *, max_workspace: int | None = None
+        self,
+        mode: BackendHeurMode | str = "A",
+        *,
+        tf32: bool | None = None,
+        deterministic: bool | None = None,
+        workspace_limit: int | None = None,
     ) -> ExecutionPlan:
-        """The plan of the first proposed configuration that works, of ``mode``, then FALLBACK.
+        """The plan of the first configuration that works, of those that ``mode``, then FALLBACK
+        proposes.
 
-        ``max_workspace`` bounds its workspace in bytes. CudnnNotSupported if there is none.
+        Without ``tf32``, engines that use tensor cores on float32 are left out; ``deterministic``
+        leaves out those that are not; ``workspace_limit`` bounds the workspace in bytes. Where one
+        is None, ``pycudnn.config`` decides. NoAlgorithm, with the reasons, if none is left.
         """
-        limit = None if max_workspace is None else integer(max_workspace, "max_workspace", 0, 2**62)
-        refused: CudnnError | None = None
+        wanted = Choice.of(self._has_float32_products(), tf32, deterministic, workspace_limit)
+        reasons: list[str] = []
         for each in dict.fromkeys((mode, "FALLBACK")):
             for config in self._proposed(each):
-                try:
-                    plan = config.plan()
-                except CudnnError as error:
-                    refused = error
-                    continue
-                if limit is None or plan.workspace_size <= limit:
+                plan, reason = wanted.try_plan(config)
+                if plan is not None:
                     return plan
-        if refused is not None:
-            raise refused
-        raise CudnnNotSupported(
-            "cudnnBackendGetAttribute",
-            3000,
-            "CUDNN_STATUS_NOT_SUPPORTED",
-            f"no engine with at most {limit} bytes of workspace"
-            if limit is not None
-            else "no heuristic proposes an engine",
-            [repr(operation) for operation in self._operations],
+                reasons.append(reason)
+        raise NoAlgorithm(
+            f"no engine for {self!r}: " + ("; ".join(dict.fromkeys(reasons)) or "none is proposed")
         )
 
     def _proposed(self, mode: BackendHeurMode | str) -> list[EngineConfig]:
@@ -228,6 +226,15 @@ class Graph(ConvolutionOperations, PointwiseOperations, NormOperations, Resample
             return self.heuristics(mode)
         except CudnnNotSupported:
             return []
+
+    def _has_float32_products(self) -> bool:
+        """Are there convolutions or products of float32, which TF32 would compute?"""
+        return any(
+            tensor.dtype == DataType.FLOAT
+            for operation in self._operations
+            if "CONVOLUTION" in operation.kind.name or "MATMUL" in operation.kind.name
+            for tensor in operation.inputs
+        )
 
     def __repr__(self) -> str:
         names = ", ".join(

@@ -11,6 +11,7 @@ from pycudnn import _core, dtypes
 from pycudnn.abi.cudnn_enums import BackendAttributeName as A
 from pycudnn.abi.cudnn_enums import BackendDescriptorType as K
 from pycudnn.abi.cudnn_enums import DataType
+from pycudnn.cudnn import _objects
 from pycudnn.cudnn._objects import require
 from pycudnn.cudnn.graph.descriptor import Address, BackendDescriptor, Owner
 from pycudnn.cudnn.handle import Handle
@@ -139,12 +140,9 @@ def _check_pack(call: _core.ColdCall, plan: BackendDescriptor, pack: Owner) -> N
     check_workspace(call, workspace, plan.get(A.EXECUTION_PLAN_WORKSPACE_SIZE) or 0)
 
 
-def check_workspace(call: _core.ColdCall, workspace: Any, needed: int) -> None:
-    """ValueError unless a workspace has the bytes that are needed; None has none."""
-    if workspace is not None:
-        call.operand(workspace, "workspace", True, None, needed)
-    elif needed:
-        raise ValueError(f"workspace needs {needed} bytes, got None")
+def check_workspace(call: _core.ColdCall, workspace: Any, needed: int) -> int:
+    """Address of a workspace; ValueError unless it has the bytes needed. None has none."""
+    return _objects.workspace(call, workspace, needed)[0]
 
 
 def keep_in_capture(handle: Handle, *things: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 import operator
 from collections.abc import Callable, Sequence
@@ -67,14 +68,20 @@ def c_type(kind: T) -> Any:
     return _C_TYPES.get(kind, ctypes.c_int)
 
 
+@functools.cache
+def _names(kind: type[IntEnum]) -> dict[str, IntEnum]:
+    """Members by name in capitals; "A" is as good as "MODE_A"."""
+    members = kind.__members__.items()
+    short = {name.removeprefix("MODE_").upper(): found for name, found in members}
+    return short | {name.upper(): found for name, found in members}
+
+
 def enum_member(kind: type[IntEnum], value: Any, name: str) -> IntEnum:
     """A member by itself, by number or by name; ValueError lists what there is."""
     if isinstance(value, (IntEnum, bool)) and not isinstance(value, kind):
         raise TypeError(f"{name} must be a {kind.__name__}, got {value!r}")
     if isinstance(value, str):
-        known = {item.removeprefix("MODE_"): found for item, found in kind.__members__.items()}
-        key = value.upper()
-        value = kind.__members__.get(key, known.get(key, value))
+        value = _names(kind).get(value.upper(), value)
     found = member(kind, value, name)
     if found.name in _COUNTS:
         raise ValueError(f"{name} must be a {kind.__name__}, {found.name} is their number")
