@@ -37,6 +37,10 @@ def test_against_float64(context, name):
         return
     for seed in range(6):
         outcome = harness.pose(context, FUNCTIONS[name].c_name, seed)
+        if outcome.result == "refused":  # 8-bit products need memory aligned to 4 bytes
+            assert name == "gemm_batched_ex"
+            assert "R_8I" in outcome.text
+            continue
         assert outcome.result == "passed", f"seed {seed}: {outcome.text}"
 
 

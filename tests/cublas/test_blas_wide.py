@@ -26,16 +26,20 @@ def called(handle, monkeypatch):
     return names
 
 
-def test_every_function_with_sizes_has_a_wide_form():
+def test_the_wide_form_of_every_function():
     table = abi.prototypes("cublas")
     for function in FUNCTIONS.values():
-        has_sizes = any(a.kind in ("size", "increment") for a in function.arguments)
-        assert (function.wide_c_name in table) == function.has_wide_form, function.name
-        if function.name != "uint8gemm_bias":
-            assert function.has_wide_form == has_sizes, function.name
+        assert function.has_wide_form == (f"{function.c_name}_64" in table)
+        if function.has_wide_form:
+            wide, narrow = table[function.wide_c_name], table[function.c_name]
+            names = [argument.name for argument in narrow.arguments]
+            assert [argument.name for argument in wide.arguments] == names
 
 
-def test_a_function_without_a_wide_form(handle):
+def test_functions_without_a_wide_form(handle):
+    """Factorisations and 8-bit products: what C would cut off is refused."""
+    with pytest.raises(ValueError, match=r"^lda must be an int from 0 to 2\*\*31 - 1, got"):
+        cublas.sgetrf_batched(handle, 1, [], WIDE, None, None, 0)
     with pytest.raises(
         ValueError, match=r"^m must be an int from 0 to 2\*\*31 - 1, got 2147483648$"
     ):
