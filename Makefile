@@ -1,6 +1,8 @@
 # make train   train the book's LeNet on MNIST and plot the result
 # make test    run the whole test suite
-# Both make .venv first. Nothing but Python >= 3.10, gcc and make is needed.
+# make test-versions   run the tests that need no GPU on older and newer cuDNN, for CUDA 12 and 13
+# make coverage        write docs/coverage.md from what that found
+# All make .venv first. Nothing but Python >= 3.10, gcc and make is needed.
 
 PYTHON ?= python3
 VENV := .venv
@@ -20,13 +22,19 @@ extras = [$(subst $(space),$(comma),$(strip $(1)))]
 
 SOURCES := pyproject.toml setup.py $(wildcard pycudnn/*.pyx pycudnn/*.pxd)
 
-.PHONY: train test lint clean
+.PHONY: train test test-versions coverage lint clean
 
 train: $(VENV)/ready-train
 	$(RUN) examples/train.py --plot training.png
 
 test: $(VENV)/ready-test
 	$(RUN) -m pytest
+
+test-versions: $(VENV)/ready-test
+	$(RUN) scripts/test_versions.py
+
+coverage: $(VENV)/ready-test
+	$(RUN) scripts/make_coverage.py
 
 lint: $(VENV)/ready-test
 	$(RUN) -m ruff check .

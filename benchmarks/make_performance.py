@@ -106,6 +106,9 @@ SECTIONS = (
     ),
 )
 
+# What other documents show.
+ELSEWHERE = ("conformance", "coverage", "versions")
+
 
 def render(section: Section, result: results.Result) -> str:
     """Write out one result: where it comes from, and its table."""
@@ -124,6 +127,7 @@ def render(section: Section, result: results.Result) -> str:
 def make(directory: Path, document: Path, plots: bool = True) -> str:
     """Write the document from all result files in ``directory``, and return its text."""
     found = [results.load(path) for path in sorted(directory.glob("*.json"))]
+    found = [result for result in found if result.benchmark not in ELSEWHERE]
     unknown = {result.benchmark for result in found} - {each.benchmark for each in SECTIONS}
     if unknown:
         raise ValueError(f"no section for {', '.join(sorted(unknown))}")
