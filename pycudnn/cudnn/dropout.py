@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from typing import Any
 
 from pycudnn import _core, memory
 from pycudnn.cudnn._objects import construct, integer, require
@@ -15,39 +16,58 @@ class DropoutDescriptor(_core.DropoutDescriptor):
     """Probability and random states of a dropout (cudnnSetDropoutDescriptor).
 
     ``probability`` in [0, 1) is that of an element becoming 0. The states live in a buffer on the
-    handle's device that the descriptor owns; the same ``seed`` gives the same masks. ValueError
-    for a probability or seed outside its range.
+    handle's device that the descriptor owns; the same ``seed`` gives the same masks. With
+    ``states``, another descriptor's or a copy of them, it goes on where they are
+    (cudnnRestoreDropoutDescriptor). ValueError for a probability or seed outside its range, or
+    too few states.
     """
 
     library: Library
     probability: float
     seed: int
 
-    def __init__(self, handle: Handle, probability: float, seed: int = 0) -> None:
+    def __init__(
+        self, handle: Handle, probability: float, seed: int = 0, *, states: Any = None
+    ) -> None:
         if not isinstance(probability, (int, float)) or not 0 <= probability < 1:
             raise ValueError(f"probability must be in [0, 1), got {probability!r}")
         self.probability = float(probability)
         self.seed = integer(seed, "seed", 0, 2**64 - 1)
         size = dropout_get_states_size(handle)
-        states = memory.empty((size,), "uint8", device=handle.device, stream=handle.stream)
+        function = "cudnnRestoreDropoutDescriptor"
+        if states is None:
+            function = "cudnnSetDropoutDescriptor"
+            states = memory.empty((size,), "uint8", device=handle.device, stream=handle.stream)
         self._keep_states(states)
+        settings = {"probability": probability, "seed": seed}
 
         def set_up(call: _core.ColdCall) -> None:
             # The states are filled on the handle's stream, so its lock is needed.
             with _core.ColdCall(handle.library, handle) as on_handle:
                 address = on_handle.operand(states, "states", True, None, size)
-                on_handle(
-                    "cudnnSetDropoutDescriptor",
-                    self, handle, self.probability, address, size, self.seed,
-                )  # fmt: skip
+                settings["states"] = address
+                on_handle(function, self, handle, self.probability, address, size, self.seed)
 
-        settings = {"probability": probability, "seed": seed, "states": states.address}
         construct(self, handle.library, "DropoutDescriptor", settings, set_up)
 
     def __repr__(self) -> str:
         if self.closed:
             return "<closed DropoutDescriptor>"
         return f"DropoutDescriptor(probability={self.probability:g}, seed={self.seed})"
+
+
+def get_dropout_descriptor(handle: Handle, dropout: DropoutDescriptor) -> tuple[float, int, int]:
+    """Probability, address of the states, and seed, read back (cudnnGetDropoutDescriptor)."""
+    require(handle, Handle, "handle")
+    require(dropout, DropoutDescriptor, "dropout")
+    probability, states = ctypes.c_float(), ctypes.c_void_p()
+    seed = ctypes.c_ulonglong()
+    with _core.ColdCall(handle.library, handle) as call:
+        call(
+            "cudnnGetDropoutDescriptor",
+            dropout, handle, ctypes.byref(probability), ctypes.byref(states), ctypes.byref(seed),
+        )  # fmt: skip
+    return probability.value, states.value or 0, seed.value
 
 
 def dropout_get_states_size(handle: Handle) -> int:
