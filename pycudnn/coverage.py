@@ -62,7 +62,7 @@ class Row:
 def coverage() -> list[Row]:
     """One row per header of cuDNN, cuBLAS and cublasLt."""
     called = face_functions()
-    rows = []
+    rows: list[Row] = []
     for library in loader.TITLES:
         try:
             found = loader.load(library)
@@ -74,11 +74,11 @@ def coverage() -> list[Row]:
             rows.append(
                 Row(
                     library,
-                    found and loader.version_text(found.version),
+                    loader.version_text(found.version) if found else None,
                     header,
                     _names(functions),
-                    found and _names(p for p in functions if _since(p) <= found.version),
-                    found and _names(p for p in functions if hasattr(found.cdll, p.name)),
+                    _names(p for p in functions if _since(p) <= found.version) if found else None,
+                    _names(p for p in functions if hasattr(found.cdll, p.name)) if found else None,
                     _names(p for p in functions if reference.address(library, p.name)),
                     _names(p for p in functions if p.name in called),
                 )
@@ -134,7 +134,7 @@ def _strings() -> Iterator[str]:
                     yield node.value
                 elif isinstance(node, ast.JoinedStr):
                     yield "".join(
-                        part.value if isinstance(part, ast.Constant) else "{}"
+                        str(part.value) if isinstance(part, ast.Constant) else "{}"
                         for part in node.values
                     )
 
@@ -154,7 +154,7 @@ COLUMNS = ("library", "version", "header", "declared", "known", "exported", "ref
 
 def table(rows: list[Row]) -> list[tuple[str, ...]]:
     """The counts as text, a line per header and one per library; the first line has the titles."""
-    lines = [COLUMNS]
+    lines: list[tuple[str, ...]] = [COLUMNS]
     for _, group in itertools.groupby(rows, key=lambda row: row.library):
         counts = [row.counts() for row in group]
         total = dict(counts[0], header="all")
