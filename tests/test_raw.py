@@ -11,7 +11,7 @@ from ctypes import byref
 import numpy as np
 import pytest
 
-from pycudnn import abi, raw, reference
+from pycudnn import abi, loader, raw, reference
 from pycudnn.abi import cudnn_enums as e
 from pycudnn.abi.removed import REPLACEMENTS
 from pycudnn.abi.types import ctypes_type, is_handle
@@ -224,3 +224,16 @@ def test_cublaslt_descriptors_in_memory_of_the_caller():
 def test_declared_function_that_no_cublaslt_exports():
     with pytest.raises(FunctionNotFound, match="cublasLtDisableCpuInstructionsSetMask is declared"):
         raw.cublasLtDisableCpuInstructionsSetMask(0)
+
+
+@pytest.mark.library
+@pytest.mark.parametrize("name", ["cudnn", "cublas", "cublaslt"])
+def test_e4_function_of_a_newer_version_says_which_has_it(name):
+    library = get_library(name, "cuda")
+    for proto in abi.prototypes(name).values():
+        if loader.version_number(proto.since) > library.version:
+            text = f"{proto.name} needs {loader.TITLES[name]} {proto.since} or newer"
+            with pytest.raises(FunctionNotFound, match=text):
+                library.function(proto.name)
+        elif proto.name != "cublasLtDisableCpuInstructionsSetMask":
+            assert library.address(proto.name)
