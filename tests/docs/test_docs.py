@@ -24,7 +24,7 @@ from pycudnn.abi.types import ENUMS, HANDLES
 from pycudnn.loader import versioned_name
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 each_document = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 
 
@@ -50,10 +50,18 @@ def on_the_reference(monkeypatch):
     monkeypatch.setenv("PYCUDNN_BACKEND", "reference")
 
 
-def test_the_guides_code_prints_what_is_shown(on_the_reference):
-    names: dict[str, Any] = {"__name__": "guide"}
-    found = blocks(ROOT / "docs" / "guide.md")
-    assert sum(shown is not None for _, shown in found) >= 20
+LESSONS = [
+    ROOT / "docs" / "guide.md",
+    ROOT / "docs" / "from_c.md",
+    *sorted((ROOT / "docs" / "tutorials").glob("[0-9]*.md")),
+]
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.name)
+def test_code_prints_what_is_shown(on_the_reference, lesson):
+    names: dict[str, Any] = {"__name__": lesson.stem}
+    found = blocks(lesson)
+    assert sum(shown is not None for _, shown in found) >= 4
     for code, shown in found:
         printed = run(code, names)
         assert printed == (shown or ""), f"printed by\n{code}"
