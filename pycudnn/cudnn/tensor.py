@@ -13,7 +13,7 @@ from pycudnn.abi.cudnn_enums import CUDNN_DIM_MAX, DataType, TensorFormat
 from pycudnn.cudnn._objects import construct, int_array, integers, member, shape_of
 from pycudnn.libraries import Library, find_library
 
-_MAX_BYTES = 2**62
+MAX_BYTES = 2**62
 
 
 class TensorDescriptor(_core.TensorDescriptor):
@@ -43,7 +43,7 @@ class TensorDescriptor(_core.TensorDescriptor):
         data_type = dtypes.to_data_type(dtype)
         layout = member(TensorFormat, format, "format")
         steps = None if strides is None else integers(strides, "strides", 1, len(dims))
-        _check_size(dims, steps, data_type)
+        check_size(dims, steps, data_type)
         found = find_library("cudnn", library)
 
         def set_up(call: _core.ColdCall) -> None:
@@ -116,7 +116,7 @@ class FilterDescriptor(_core.FilterDescriptor):
             raise ValueError(f"shape must have 3 to {CUDNN_DIM_MAX} dimensions, got {shape!r}")
         data_type = dtypes.to_data_type(dtype)
         self.format = member(TensorFormat, format, "format")
-        _check_size(dims, None, data_type)
+        check_size(dims, None, data_type)
         found = find_library("cudnn", library)
 
         def set_up(call: _core.ColdCall) -> None:
@@ -149,7 +149,7 @@ class FilterDescriptor(_core.FilterDescriptor):
         )
 
 
-def _check_size(
+def check_size(
     shape: tuple[int, ...], strides: tuple[int, ...] | None, data_type: DataType
 ) -> None:
     """cuDNN lets the size in bytes wrap around in silence."""
@@ -159,7 +159,7 @@ def _check_size(
             elements *= size
     else:
         elements += sum((size - 1) * step for size, step in zip(shape, strides, strict=True))
-    if elements * dtypes.item_bytes(data_type) > _MAX_BYTES:
+    if elements * dtypes.item_bytes(data_type) > MAX_BYTES:
         raise ValueError(f"shape {shape} spans {elements} elements, more than memory can have")
 
 

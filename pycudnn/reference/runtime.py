@@ -229,6 +229,11 @@ def find_object(identifier: int, kind: type) -> Any:
     return value if type(value) is kind else None
 
 
+def find_identifier(value: Any) -> int:
+    """By what C code knows a live object; 0 if it is none."""
+    return next((known for known, found in list(_objects.items()) if found is value), None) or 0
+
+
 def remove_object(identifier: int) -> None:
     """C code knows nothing by this identifier any more."""
     del _objects[identifier]
