@@ -53,6 +53,8 @@ class Combination(NamedTuple):
             packages[0] + (f"=={self.cudnn}" if self.cudnn else ""),
             packages[1] + cublas,
             packages[2] + f">={self.cuda},<{self.cuda + 1}",
+            f"cuda-python>={self.cuda},<{self.cuda + 1}",
+            "cuda-core>=1.2",
         ]
 
 

@@ -330,8 +330,11 @@ def test_a_failed_set_leaves_the_descriptor_as_it_was(ours: CLibrary) -> None:
 
 
 def test_error_strings(real: CLibrary, ours: CLibrary) -> None:
+    older = real.cudnnGetVersion() < ours.cudnnGetVersion()
     for status in (*Status, -1, 1, 1999, 9999):
-        assert ours.cudnnGetErrorString(status) == real.cudnnGetErrorString(status)
+        text = real.cudnnGetErrorString(status)
+        if not older or text != b"CUDNN_UNKNOWN_STATUS":
+            assert ours.cudnnGetErrorString(status) == text
 
 
 def test_properties_spell_the_version(real: CLibrary, ours: CLibrary) -> None:

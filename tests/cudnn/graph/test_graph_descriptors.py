@@ -36,6 +36,7 @@ KINDS = sorted({row.owner for row in ATTRIBUTES.values() if row.settable})
 def test_the_table_has_the_types_that_the_library_takes(library, kind):
     """Ask cudnnBackendSetAttribute for every attribute of the kind with every type of a number."""
     functions = raw.bind(library)
+    older = functions.cudnnGetVersion() < raw.reference.cudnnGetVersion()
     values = (ctypes.c_int64 * 4)(1, 1, 1, 1)
     for name in of_kind(kind):
         row = ATTRIBUTES[name]
@@ -54,6 +55,8 @@ def test_the_table_has_the_types_that_the_library_takes(library, kind):
             if status == 0:
                 taken.add(attribute_type.name)
         ours = {each.name for each in row.types}
+        if older and not taken:
+            continue  # it came with a later cuDNN
         if row.settable and not ours & ADDRESSED:
             assert ours <= taken, name.name
             # The library also takes integers for some scaling factors: not a promise of its docs.
