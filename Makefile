@@ -1,5 +1,7 @@
 # make train   train the book's LeNet on MNIST and plot the result
 # make test    run the whole test suite
+# make lint    ruff and mypy
+# make docs    the documents and the API reference as HTML, in build/docs; a warning is an error
 # make test-versions   run the tests that need no GPU on older and newer cuDNN, for CUDA 12 and 13
 # make coverage        write docs/coverage.md from what that found
 # All make .venv first. Nothing but Python >= 3.10, gcc and make is needed.
@@ -22,7 +24,7 @@ extras = [$(subst $(space),$(comma),$(strip $(1)))]
 
 SOURCES := pyproject.toml setup.py $(wildcard pycudnn/*.pyx pycudnn/*.pxd)
 
-.PHONY: train test test-versions coverage lint clean
+.PHONY: train test test-versions coverage lint docs clean
 
 train: $(VENV)/ready-train
 	$(RUN) examples/train.py --plot training.png
@@ -51,6 +53,9 @@ $(VENV)/ready-train: $(VENV)/bin/python $(SOURCES)
 $(VENV)/ready-test: $(VENV)/bin/python $(SOURCES)
 	$(RUN) -m pip install --quiet --editable ".$(call extras,dev $(TEST_CUDA_EXTRA))"
 	touch $@ $(VENV)/ready-train
+
+docs: $(VENV)/ready-test
+	$(RUN) -m sphinx -q -W --keep-going -b html docs build/docs
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info training.png pycudnn/*.so pycudnn/_*.c

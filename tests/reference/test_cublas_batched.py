@@ -386,3 +386,25 @@ def test_trsm_batched(blas, rng, letter) -> None:
     )
     for i, got in enumerate(right.read()):
         assert_close(product(a[i].conj().T, got[:, :m].T), 2 * b[i], dtype, 4 * m)
+
+
+@pytest.mark.parametrize(("transa", "transb", "transc"), list(itertools.product([N, T], repeat=3)))
+@pytest.mark.parametrize(
+    ("biases", "mult", "shift"),
+    [((0, 0, 0), 1, 2), ((1, 2, 3), 3, 4), ((3, 9, 100), 1, 5), ((200, 3, 10), -1, 6)],
+)
+def test_uint8_gemm(blas, rng, transa, transb, transc, biases, mult, shift) -> None:
+    (m, n, k) = (4, 8, 4)
+    a = rng.integers(0, 256, (m, k) if transa == N else (k, m))
+    b = rng.integers(0, 256, (k, n) if transb == N else (n, k))
+    shape = (m, n) if transc == N else (n, m)
+    places = [blas.put(x.T, np.uint8) for x in (a, b, np.zeros(shape))]
+    blas.check(
+        "Uint8gemmBias",
+        *(transa, transb, transc, m, n, k, places[0].address, biases[0], a.shape[0]),
+        *(places[1].address, biases[1], b.shape[0], places[2].address, biases[2], shape[0]),
+        *(mult, shift),
+    )
+    total = (op(transa, a) - biases[0]) @ (op(transb, b) - biases[1]) + biases[2]
+    want = np.clip((total * mult + (1 << shift >> 1)) >> shift, 0, 255)  # halves up
+    np.testing.assert_array_equal(op(transc, places[2].read().T), want)

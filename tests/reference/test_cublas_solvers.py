@@ -186,7 +186,7 @@ def test_gels(blas, rng, letter, m, n) -> None:
 def test_gels_is_for_tall_matrices(blas) -> None:
     many, info = Many(blas, [np.ones((4, 4), np.float32)], 4, np.float32), integers(blas, 1)
     told = np.array([-7], np.int32)
-    for trans, m, n in ((T, 4, 3), (N, 3, 4), (T, 4, 4)):
+    for trans, m, n in ((T, 4, 3), (N, 3, 4), (T, 4, 4), (9, 4, 3)):
         status = blas.status(
             "SgelsBatched",
             *(trans, m, n, 1, many.address, 4, many.address, 4, told.ctypes.data, info.address, 1),

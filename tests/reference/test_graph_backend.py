@@ -138,7 +138,8 @@ def text_of(plan: Backend) -> bytes:
     size = plan.count("JSON_REPRESENTATION", Type.CHAR)
     text = ctypes.create_string_buffer(size)
     assert plan.try_get("JSON_REPRESENTATION", Type.CHAR, text, size) == (0, size)
-    return text.value
+    assert len(text.raw) == size and b"\0" not in text.raw  # no NUL is counted or written
+    return text.raw
 
 
 def test_plan_to_text_and_back(lib, rng) -> None:

@@ -8,9 +8,10 @@ are one. A function is written once for all types, and exists with 32-bit and (`
 integers.
 
 Statuses are those of cuBLAS 13.1 on a GPU, but for what that one lets pass against its own
-documentation, and which here is INVALID_VALUE: an increment of 0 where there are two vectors,
-negative sizes and unknown operations in gemv and its batched forms, and a workspace that is not
-aligned; syrkEx and herkEx with another type of C are NOT_SUPPORTED. cuBLAS also reads the operands
+documentation, and which here is INVALID_VALUE: an increment of 0 where there are two vectors and in
+dgmm, negative strides, negative sizes and unknown operations in gemv and its batched forms, and a
+workspace that is not aligned; a negative batch fails there at the launch. A NULL for a scalar
+crashes there, and one for a vector or matrix fails on the device; syrkEx and herkEx with another type of C are NOT_SUPPORTED. cuBLAS also reads the operands
 of symv, syr, symm, syrk, trmm and their like where alpha is 0, so that a NaN there spreads.
 """
 
@@ -26,6 +27,7 @@ from . import (
     matrix_vector,
     products,
     products_ex,
+    quantized,
     rank_updates,
     rotations,
     symmetric,
@@ -48,6 +50,7 @@ __all__ = [
     "matrix_vector",
     "products",
     "products_ex",
+    "quantized",
     "rank_updates",
     "rotations",
     "symmetric",

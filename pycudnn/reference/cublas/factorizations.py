@@ -98,6 +98,8 @@ def getrf_batched(
     """LU factorization in place, with row exchanges unless `p` is NULL."""
     check_sizes(n=n, batchSize=batch)
     check_leading(lda, n, "A")
+    if not n:
+        return
     infos = _infos(info, batch)
     for i, at in enumerate(pointers(a, batch, "Aarray")):
         infos[i] = _factor(matrix(at, dtype, n, n, lda, "A"), _pivots(p, n, i))
@@ -120,6 +122,8 @@ def getri_batched(
     check_sizes(n=n, batchSize=batch)
     check_leading(lda, n, "A")
     check_leading(ldc, n, "C")
+    if not n:
+        return
     infos = _infos(info, batch)
     places = zip(pointers(a, batch, "Aarray"), pointers(c, batch, "Carray"), strict=True)
     for i, (at_a, at_c) in enumerate(places):
@@ -197,6 +201,8 @@ def matinv_batched(
         raise invalid(f"n is {n}, must be at most {_LARGEST_INVERSE}")
     check_leading(lda, n, "A")
     check_leading(ld_inverse, n, "Ainv")
+    if not n:
+        return
     infos = _infos(info, batch)
     places = zip(pointers(a, batch, "A"), pointers(inverse, batch, "Ainv"), strict=True)
     for i, (at_a, at_inverse) in enumerate(places):
@@ -277,10 +283,9 @@ def gels_batched(
     A becomes its QR factors; devInfoArray, unless NULL, gets the first zero on each diagonal of R.
     """
     out = cell(info, INT32, "info")
-    check_operation(trans)
-    if trans != Operation.N or m < n:
+    if trans != Operation.N:
         out[0] = 0
-        raise not_supported(f"trans {trans}, m {m}, n {n}: must be N and m >= n")
+        raise not_supported(f"trans is {trans}, must be N")
     _check_parameters(
         out,
         (2, m < 0),
@@ -290,8 +295,10 @@ def gels_batched(
         (8, ldc < max(1, m)),
         (11, batch < 0),
     )
-    if not n * columns:
+    if not m * n * columns:
         return
+    if m < n:
+        raise not_supported(f"m is {m}, must be at least n, {n}")
     infos = _infos(device_info, batch) if device_info else np.zeros(batch, INT32)
     places = zip(pointers(a, batch, "Aarray"), pointers(c, batch, "Carray"), strict=True)
     for i, (at_a, at_c) in enumerate(places):

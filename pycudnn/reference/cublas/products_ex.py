@@ -81,6 +81,13 @@ def _check_algo(algo: int) -> None:
         raise invalid(f"algo is {algo}, must be a cublasGemmAlgo_t")
 
 
+def _check_batched(compute_type: int, algo: int) -> None:
+    """What the batched forms look at first; a single product does not support the wrong one."""
+    if compute_type not in tuple(ComputeType):
+        raise invalid(f"computeType is {compute_type}, must be a cublasComputeType_t")
+    _check_algo(algo)
+
+
 class Types:
     """What the types of a product are in NumPy; Status NOT_SUPPORTED where cuBLAS has none."""
 
@@ -211,7 +218,7 @@ def gemm_strided_batched_ex(
 ) -> None:
     """The same for `batch` products whose matrices lie a stride apart."""
     check_sizes(m=m, n=n, k=k, batchCount=batch)
-    _check_algo(algo)
+    _check_batched(compute_type, algo)
     types = Types.of_compute_type(a_type, b_type, c_type, compute_type)
     product = types.product((transa, transb), (m, n, k), alpha, beta)
     matrices = types.operands((a, lda), (b, ldb), (c, ldc), stride_a, stride_b, stride_c)
@@ -243,7 +250,7 @@ def gemm_batched_ex(
 ) -> None:
     """The same for matrices whose addresses lie in three arrays."""
     check_sizes(m=m, n=n, k=k, batchCount=batch)
-    _check_algo(algo)
+    _check_batched(compute_type, algo)
     types = Types.of_compute_type(a_type, b_type, c_type, compute_type)
     product = types.product((transa, transb), (m, n, k), alpha, beta)
     product.apply_to_each(*types.operands((a, lda), (b, ldb), (c, ldc)), batch)

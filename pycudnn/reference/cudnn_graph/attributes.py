@@ -60,7 +60,7 @@ class Attribute(NamedTuple):
     members: type[Enum] | None = None  # values that a set is checked for
     writable: bool = True
     missing: int = Status.BAD_PARAM  # what finalizing returns where it is required and not set
-    readable: bool = True  # cuDNN has no answer for some attributes: NOT_SUPPORTED
+    unreadable: int = Status.SUCCESS  # what a get returns where cuDNN has no answer to it
 
 
 class Kind(NamedTuple):

@@ -105,6 +105,11 @@ def finalizes(*names: str) -> Callable[[Callable[[Descriptor], Any]], Callable[[
     return register
 
 
+def _unfinalized(kind: Kind) -> int:
+    """The status for a descriptor of this kind that holds one that is not finalized."""
+    return CudnnStatus.BAD_PARAM if kind.is_operation else CudnnStatus.BAD_PARAM_NOT_FINALIZED
+
+
 def finalize(descriptor: Descriptor) -> None:
     """Check that all is there and fits, and make what the values describe."""
     if descriptor.kind.name not in _finalizers:
@@ -115,7 +120,7 @@ def finalize(descriptor: Descriptor) -> None:
         for held in descriptor.all(row.name):
             if isinstance(held, Descriptor) and not held.finalized:
                 raise Status(
-                    CudnnStatus.BAD_PARAM_NOT_FINALIZED,
+                    _unfinalized(descriptor.kind),
                     f"{descriptor.kind.prefix}{row.name}: the {held.kind.name} descriptor "
                     "is not finalized",
                 )
@@ -214,7 +219,7 @@ def set_attribute(
 
 
 def _read(row: Attribute, type_: Type, count: int, array: int) -> tuple[Any, ...]:
-    """The elements of a caller's array, descriptors and handles as objects."""
+    """The elements of a caller's array, descriptors as objects."""
     if type_ == Type.CHAR:
         text = ctypes.string_at(array, count)
         return (text.split(b"\0")[0],)
@@ -250,15 +255,15 @@ def _held(row: Attribute, identifier: int | None) -> Descriptor | None:
     return held
 
 
-def _handle(row: Attribute, identifier: int | None) -> Handle | None:
+def _handle(row: Attribute, identifier: int | None) -> int:
+    """The identifier of a live handle, or 0."""
     if not identifier:
         if row.null:
             raise Status(row.null, f"{row.name} is NULL")
-        return None
-    handle = find_object(identifier, Handle)
-    if handle is None:
+        return 0
+    if find_object(identifier, Handle) is None:
         raise bad_param(f"{row.name}: {identifier:#x} is no live handle")
-    return handle
+    return identifier
 
 
 @implements("cudnnBackendGetAttribute")
@@ -277,8 +282,8 @@ def get_attribute(
             CudnnStatus.NOT_INITIALIZED, f"the {descriptor.kind.name} descriptor is not finalized"
         )
     row = _attribute(descriptor, attribute)
-    if not row.readable:
-        raise not_supported(f"{row.name} cannot be read")
+    if row.unreadable:
+        raise Status(row.unreadable, f"{row.name} cannot be read")
     if attribute_type not in row.types:
         raise Status(
             row.wrong_type if row.wrong_type and row.writable else descriptor.kind.wrong_type,
@@ -289,7 +294,7 @@ def get_attribute(
     if len(row.types) > 1 and descriptor.types.get(row.name) != type_:
         raise bad_param(f"{row.name} was not set with type {type_.name}")
     if type_ == Type.CHAR:
-        values = b"".join(values) + b"\0"
+        values = b"".join(values)
     single = row.writable and row.count.most == 1
     if requested < 0 or (single and array and requested != 1):
         raise bad_param(f"{row.name} has {len(values)} elements, {requested} are requested")
@@ -308,8 +313,6 @@ def _write(row: Attribute, type_: Type, values: Sequence[Any], array: int) -> in
     elements = (_C_TYPES.get(type_, ctypes.c_int) * len(values)).from_address(array)
     if type_ == Type.BACKEND_DESCRIPTOR:
         return _copy(row, list(elements), values)
-    if type_ == Type.HANDLE:
-        raise not_supported("a handle cannot be read back")
     for index, element in enumerate(values):
         elements[index] = element
     return len(values)

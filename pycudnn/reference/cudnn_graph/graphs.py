@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from ..runtime import bad_param
 from .descriptor import Descriptor, finalizes
-from .handle import Handle
 from .tensors import Node, Tensor
 
 ENGINES = 2  # how many engines there are; see the module engines
@@ -16,10 +15,8 @@ ENGINES = 2  # how many engines there are; see the module engines
 class OperationGraph:
     """A finalized operation graph."""
 
-    handle: Handle | None
     nodes: tuple[Node, ...]  # each after those that write what it reads
     tensors: dict[int, Tensor]  # by unique id
-    source: Descriptor
 
     @property
     def virtual(self) -> list[Tensor]:
@@ -42,7 +39,7 @@ def make_graph(descriptor: Descriptor) -> OperationGraph:
     writers = _writers(nodes)
     descriptor.values["ENGINE_GLOBAL_COUNT"] = (ENGINES,)
     ordered = _in_order(nodes, writers)
-    return OperationGraph(descriptor.one("HANDLE"), ordered, tensors, descriptor)
+    return OperationGraph(ordered, tensors)
 
 
 def _tensors(nodes: tuple[Node, ...]) -> dict[int, Tensor]:

@@ -45,7 +45,7 @@ def make_plan(descriptor: Descriptor) -> Plan:
                 CudnnStatus.BAD_PARAM_NOT_FINALIZED,
                 "a plan needs an engine configuration or a JSON representation",
             )
-        source = serialization.load(text, descriptor.one("HANDLE"))
+        source = serialization.load(text, descriptor.one("HANDLE") or 0)
         descriptor.values["ENGINE_CONFIG"] = (source,)
     descriptor.values["JSON_REPRESENTATION"] = (serialization.dump(source),)
     descriptor.values["WORKSPACE_SIZE"] = (source.made.workspace_size,)

@@ -7,7 +7,6 @@ from typing import Any
 
 from ..runtime import Status, bad_param
 from .descriptor import Descriptor, finalize, new
-from .handle import Handle
 from .version import VERSION
 
 
@@ -32,7 +31,7 @@ def _plain(descriptor: Descriptor) -> dict[str, Any]:
     }
 
 
-def load(text: bytes, handle: Handle | None) -> Descriptor:
+def load(text: bytes, handle: int) -> Descriptor:
     """The engine configuration of a JSON text, finalized, its graph with this handle."""
     try:
         document = json.loads(text)
@@ -49,7 +48,7 @@ def load(text: bytes, handle: Handle | None) -> Descriptor:
         raise bad_param(f"the JSON representation is damaged: {error}") from None
 
 
-def _descriptor(plain: dict[str, Any], handle: Handle | None) -> Descriptor:
+def _descriptor(plain: dict[str, Any], handle: int) -> Descriptor:
     descriptor = new(plain["kind"])
     for name, values in plain.items():
         if name != "kind":
@@ -60,7 +59,7 @@ def _descriptor(plain: dict[str, Any], handle: Handle | None) -> Descriptor:
     return descriptor
 
 
-def _value(value: Any, handle: Handle | None) -> Any:
+def _value(value: Any, handle: int) -> Any:
     if isinstance(value, dict):
         return _descriptor(value, handle)
     return tuple(value) if isinstance(value, list) else value  # a fraction
