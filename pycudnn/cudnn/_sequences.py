@@ -73,7 +73,8 @@ def encode_fill(value: Any, data_type: DataType) -> Any:
     if value is None:
         return None
     dtype = np.dtype(dtypes.to_numpy(data_type))
-    stored = np.float64(real(value, "padding_fill")).astype(dtype)
+    with np.errstate(over="ignore"):
+        stored = np.float64(real(value, "padding_fill")).astype(dtype)
     if np.isfinite(float(value)) and not np.isfinite(stored.astype(np.float64)):
         raise ValueError(f"padding_fill must fit {dtypes.name(data_type)}, got {value!r}")
     return ctypes.create_string_buffer(stored.tobytes(), dtype.itemsize)

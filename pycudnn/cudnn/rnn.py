@@ -79,6 +79,7 @@ class RNNDescriptor(_core.Owned):
     c_type = "cudnnRNNDescriptor_t"
     library: Library
     dropout: DropoutDescriptor | None
+    _is_set = False
 
     def __init__(
         self,
@@ -131,6 +132,7 @@ class RNNDescriptor(_core.Owned):
 
         def set_up(call: _core.ColdCall) -> None:
             call("cudnnSetRNNDescriptor_v8", self, *chosen[:-1], self._dropout, _flags(padded_io))
+            self._is_set = True
             # Setting the descriptor clears its clip.
             if limits is not None and clip_nan == NanPropagation.PROPAGATE_NAN:
                 call("cudnnRNNSetClip_v9", self, RNNClipMode.MINMAX, *limits)
@@ -246,6 +248,8 @@ class RNNDescriptor(_core.Owned):
     def __repr__(self) -> str:
         if self.closed:
             return "<closed RNNDescriptor>"
+        if not self._is_set:  # the getter would fail, and describe this object in its error
+            return "<unset RNNDescriptor>"
         read = self.read()
         projection = read.projection_size
         return (
