@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pycudnn.abi.cudnn_enums import BackendAttributeType as Type
+from pycudnn.abi.cudnn_enums import BackendDescriptorType as DescriptorType
 from pycudnn.abi.cudnn_enums import Status as CudnnStatus
 from pycudnn.abi.types import cudnnFraction_t
 
@@ -36,6 +37,9 @@ KINDS: dict[int, Kind] = {
         parameter_attributes.KINDS, operation_attributes.KINDS, plan_attributes.KINDS
     )
 }
+
+_NOT_TO_BE_CREATED = DescriptorType.INTERMEDIATE_INFO_DESCRIPTOR
+_NO_SIZE_KNOWN = CudnnStatus.INTERNAL_ERROR_HOST_ALLOCATION_FAILED  # of a type that is none
 
 _C_TYPES: dict[Type, Any] = {
     Type.HANDLE: ctypes.c_void_p,
@@ -146,7 +150,11 @@ def create_descriptor(descriptor_type: int, out: int) -> None:
     if not out:
         raise bad_param("descriptor: the out-pointer is NULL")
     if descriptor_type not in KINDS:
-        raise not_supported(f"descriptor type {descriptor_type} is not in the reference library")
+        is_one = descriptor_type in tuple(DescriptorType) and descriptor_type != _NOT_TO_BE_CREATED
+        raise Status(
+            CudnnStatus.NOT_SUPPORTED if is_one else _NO_SIZE_KNOWN,
+            f"descriptor type {descriptor_type} is not in the reference library",
+        )
     write(out, ctypes.c_void_p, add_object(Descriptor(KINDS[descriptor_type])))
 
 
