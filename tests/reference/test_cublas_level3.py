@@ -243,7 +243,7 @@ def test_statuses(blas, name, changed, status) -> None:
 
 
 def test_where_alpha_is_0_the_reference_reads_nothing(ours) -> None:
-    """cuBLAS multiplies by 0 instead, and so spreads a NaN; but solves of 0 are 0."""
+    """cuBLAS multiplies by 0 instead, and so spreads a NaN."""
     nan, zero, two = ours.put(np.full(16, np.nan)), scalar(0), scalar(2)
     for name, head in (
         ("Ssymm_v2", (LEFT, LOWER, 2, 2, zero, nan.address, 2, nan.address, 2)),

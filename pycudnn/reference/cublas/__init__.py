@@ -10,9 +10,10 @@ integers.
 Statuses are those of cuBLAS 13.1 on a GPU, but for what that one lets pass against its own
 documentation, and which here is INVALID_VALUE: an increment of 0 where there are two vectors and in
 dgmm, negative strides, negative sizes and unknown operations in gemv and its batched forms, and a
-workspace that is not aligned; a negative batch fails there at the launch. A NULL for a scalar
-crashes there, and one for a vector or matrix fails on the device; syrkEx and herkEx with another type of C are NOT_SUPPORTED. cuBLAS also reads the operands
-of symv, syr, symm, syrk, trmm and their like where alpha is 0, so that a NaN there spreads.
+workspace that is not aligned; syrkEx and herkEx with another type of C are NOT_SUPPORTED. A
+negative batch fails there at the launch, a NULL vector or matrix on the device, and a NULL scalar
+crashes. Where alpha is 0 cuBLAS still reads the operands of symv, symm, syrk, trmm, trsm and their
+like, so that a NaN there spreads.
 """
 
 from __future__ import annotations
