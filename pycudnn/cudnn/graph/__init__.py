@@ -30,6 +30,7 @@ from pycudnn.cudnn.graph.execution import (
 from pycudnn.cudnn.graph.normalization import NormBackward, NormForward
 from pycudnn.cudnn.graph.plan import ExecutionPlan
 from pycudnn.cudnn.graph.tensor import Tensor
+from pycudnn.cudnn.graph.timing import time_call
 
 __all__ = [
     "BackendAttributeName",
@@ -56,5 +57,6 @@ __all__ = [
     "execute",
     "get_execution_plan_workspace_size",
     "populate_cuda_graph",
+    "time_call",
     "update_cuda_graph",
 ]

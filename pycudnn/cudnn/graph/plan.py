@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,18 +13,17 @@ from pycudnn.abi.cudnn_enums import BackendAttributeName as A
 from pycudnn.abi.cudnn_enums import BackendAttributeType as T
 from pycudnn.abi.cudnn_enums import BackendDescriptorType as K
 from pycudnn.abi.cudnn_enums import DataType
-from pycudnn.cudnn._objects import finite, require
+from pycudnn.cudnn._objects import require
 from pycudnn.cudnn.graph.descriptor import Address, BackendDescriptor, Owner
 from pycudnn.cudnn.graph.execution import Layout, bind, check_workspace, keep_in_capture
 from pycudnn.cudnn.graph.tensor import Tensor
+from pycudnn.cudnn.graph.timing import time_call
 from pycudnn.cudnn.handle import Handle
-from pycudnn.errors import CudnnError, NotSupported
 
 if TYPE_CHECKING:
     from pycudnn.cudnn.graph.engines import EngineConfig
 
 _FORMAT = "pycudnn execution plan 1"
-_CAPTURED = 16  # executions in a CUDA graph
 
 
 def _pointers(addresses: list[int]) -> Any:
@@ -161,34 +160,11 @@ class ExecutionPlan:
     ) -> float:  # fmt: skip
         """Microseconds of one execution, by events around as many as take ``milliseconds``.
 
-        On a GPU they are replayed as a CUDA graph, where the stream and the engine allow it: then
-        it is the time of the kernels, not that of launching them.
+        On a GPU it is the time of the kernels, not that of launching them (``time_call``).
         """
-        finite(milliseconds, "milliseconds", 0.0)
-        self.execute(operands, workspace)  # the first one may load code
-        run, executions = self._batch(operands, workspace)
-        rounds, stream = 1, self.handle.stream
-        while True:
-            began = stream.record()
-            for _ in range(rounds):
-                run()
-            taken = stream.record().elapsed_ms(began)
-            if taken >= milliseconds:
-                return 1e3 * taken / (rounds * executions)
-            rounds *= 4
-
-    def _batch(
-        self, operands: Mapping[Tensor | str, Any], workspace: Any
-    ) -> tuple[Callable[[], None], int]:
-        """Something to run, and how many executions it is."""
-        try:
-            with self.handle.stream.capture() as graph:
-                for _ in range(_CAPTURED):
-                    self.execute(operands, workspace)
-        except (CudnnError, NotSupported, ValueError):
-            return lambda: self.execute(operands, workspace), 1
-        graph.launch()
-        return graph.launch, _CAPTURED
+        return time_call(
+            self.handle.stream, lambda: self.execute(operands, workspace), milliseconds
+        )
 
     # ---- JSON ------------------------------------------------------------------------------------
 

@@ -1,0 +1,92 @@
+"""What the examples of the graph API share: options, operands, and how results are shown."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from pycudnn import Buffer, CudaContext, dtypes, from_numpy
+from pycudnn.cudnn.graph import ExecutionPlan, Graph, Tensor
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+import results
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """Make a parser with the options that each of the examples has."""
+    made = argparse.ArgumentParser(description=description)
+    made.add_argument("--backend", choices=("auto", "cuda", "reference"), default="auto")
+    made.add_argument("--dtype", choices=("float16", "bfloat16", "float32"), default="float16")
+    made.add_argument("--tf32", action="store_true", help="allow TF32 for float32")
+    made.add_argument("--seed", type=int, default=0)
+    made.add_argument("--plot", type=Path, metavar="FILE", help="draw a PNG")
+    made.add_argument("--output", type=Path, metavar="DIR", help="write a result file there")
+    return made
+
+
+def backend(options: argparse.Namespace) -> str | None:
+    """Return the backend that ``--backend`` stands for; None is the default one."""
+    return None if options.backend == "auto" else str(options.backend)
+
+
+class Operands:
+    """A buffer for each operand of a graph: random numbers in the inputs, NaN in the outputs."""
+
+    def __init__(self, context: CudaContext, graph: Graph, seed: int = 0) -> None:
+        self.context = context
+        self.buffers: dict[Tensor, Buffer] = {}
+        self.values: dict[str, np.ndarray] = {}  # of the inputs, in float64
+        random = np.random.default_rng(seed)
+        for tensor in graph.operands:
+            dtype = dtypes.to_numpy(tensor.dtype)
+            flat = np.full(tensor.layout.extent // dtype.itemsize, np.nan).astype(dtype)
+            if not tensor.is_output:
+                view = self._view(tensor, flat)
+                view[...] = random.uniform(-1, 1, tensor.shape)
+                self.values[tensor.name] = view.astype(np.float64)
+            place = {"device": context.device, "stream": context.stream}
+            self.buffers[tensor] = from_numpy(flat, **place)
+
+    @staticmethod
+    def _view(tensor: Tensor, flat: np.ndarray) -> np.ndarray:
+        steps = [step * flat.itemsize for step in tensor.strides]
+        return np.lib.stride_tricks.as_strided(flat, tensor.shape, steps)
+
+    def measure(self, plan: ExecutionPlan, y: Tensor, expected: np.ndarray) -> results.Row:
+        """Run a plan: its workspace, its time, and its error."""
+        self.buffers[y].fill_bytes(0xFF, self.context.stream)  # nothing left from before can pass
+        workspace = self.context.workspace(plan.workspace_size) if plan.workspace_size else None
+        time = plan.time(self.buffers, workspace)
+        return {
+            "workspace_bytes": plan.workspace_size,
+            "time_us": time,
+            "max_error": self.error(y, expected),
+        }
+
+    def error(self, y: Tensor, expected: np.ndarray) -> float:
+        """Compute the largest error of an output, relative to its largest value."""
+        got = self._view(y, self.buffers[y].numpy(self.context.stream)).astype(np.float64)
+        return float(np.abs(got - expected).max() / np.abs(expected).max())
+
+
+def convolution_bias_relu(
+    x: np.ndarray, w: np.ndarray, bias: np.ndarray, padding: int = 1
+) -> np.ndarray:
+    """Compute the larger of 0 and the convolution of x (N, C, H, W) with w plus bias."""
+    pads = ((0, 0), (0, 0), (padding, padding), (padding, padding))
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(x, pads), w.shape[2:], axis=(2, 3))
+    sums = np.einsum("nchwrs,kcrs->nkhw", windows, w, optimize=True)
+    return np.asarray(np.maximum(sums + bias, 0))
+
+
+def finish(result: results.Result, options: argparse.Namespace, *labels: str) -> None:
+    """Print the table, and write and draw what was asked for."""
+    results.show(result)
+    if options.plot is not None:
+        results.draw_bars(result, options.plot, labels=labels, y="time_us")
+        print(f"plotted {options.plot}")
+    if options.output is not None:
+        print(f"wrote {results.save(result, options.output)}")
