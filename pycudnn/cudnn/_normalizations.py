@@ -54,6 +54,8 @@ def check_parameters(
 ) -> None:
     """A packed tensor of one number per activation or per channel, as the library derives it."""
     require(desc, TensorDescriptor, name)
+    if len(x_desc.shape) not in (4, 5):
+        raise ValueError(f"x must have 4 or 5 dimensions, got shape {x_desc.shape}")
     shape = (1, *x_desc.shape[1:])
     if not per_activation:
         shape = (1, x_desc.shape[1], *(1,) * (len(shape) - 2))
