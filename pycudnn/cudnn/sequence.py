@@ -60,15 +60,14 @@ class SeqDataDescriptor(_core.TensorLike):
             raise ValueError(
                 f"seq_lengths must have batch x beam = {batch * beam} lengths, got {len(lengths)}"
             )
-        fill = encode_fill(padding_fill, data_type)
-        self._has_fill = fill is not None
+        self._fill = encode_fill(padding_fill, data_type)
         found = find_library("cudnn", library)
 
         def set_up(call: _core.ColdCall) -> None:
             call(
                 "cudnnSetSeqDataDescriptor",
                 self, data_type, len(dims), int_array(dims), int_array(order),
-                len(lengths), int_array(lengths), fill,
+                len(lengths), int_array(lengths), self._fill,
             )  # fmt: skip
             self._lay_out(data_type, dims, strides, dtypes.item_bytes(data_type), 0)
 
@@ -79,19 +78,24 @@ class SeqDataDescriptor(_core.TensorLike):
         construct(self, found, "SeqDataDescriptor", settings, set_up)
 
     def _read(self) -> tuple[tuple[SeqDataAxis, ...], tuple[int, ...], float]:
-        """Axes, lengths and padding fill as the library has them."""
+        """Axes, lengths and padding fill as the library has them; the fill is 0 where it is NULL.
+
+        The library cannot read back the fill of bfloat16 data.
+        """
         data_type, ndim, count = ctypes.c_int(), ctypes.c_int(), ctypes.c_size_t()
         dims = (ctypes.c_int * CUDNN_SEQDATA_DIM_COUNT)()
         axes = (ctypes.c_int * CUDNN_SEQDATA_DIM_COUNT)()
         lengths = (ctypes.c_int * (self.shape[1] * self.shape[2]))()
-        fill = ctypes.create_string_buffer(8)
+        readable = self.dtype_code != DataType.BFLOAT16
+        fill = ctypes.create_string_buffer(8) if readable else None
         with _core.ColdCall(self.library) as call:
             call(
                 "cudnnGetSeqDataDescriptor",
                 self, ctypes.byref(data_type), ctypes.byref(ndim), len(dims), dims, axes,
                 ctypes.byref(count), len(lengths), lengths, fill,
             )  # fmt: skip
-        return tuple(map(SeqDataAxis, axes)), tuple(lengths), decode_fill(fill, data_type.value)
+        stored = decode_fill(fill or self._fill or bytes(2), data_type.value)
+        return tuple(map(SeqDataAxis, axes)), tuple(lengths), stored
 
     @property
     def axes(self) -> tuple[SeqDataAxis, ...]:
@@ -106,7 +110,7 @@ class SeqDataDescriptor(_core.TensorLike):
     @property
     def padding_fill(self) -> float | None:
         """What an output has behind the end of a sequence; None is anything."""
-        return self._read()[2] if self._has_fill else None
+        return None if self._fill is None else self._read()[2]
 
     @property
     def dtype(self) -> np.dtype[Any] | DataType:

@@ -176,6 +176,11 @@ def test_the_getter_writes_what_was_asked(descriptor):
     assert descriptor.get(-1)[0] == 2000
 
 
+def test_a_fill_of_bfloat16_cannot_be_read(descriptor):
+    assert descriptor.set(dtype=9) == 0
+    assert descriptor.get()[:2] == (4000, 9)
+
+
 def test_a_failed_set_changes_nothing(descriptor):
     assert descriptor.set() == 0
     before = descriptor.get()

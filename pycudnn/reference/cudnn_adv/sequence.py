@@ -115,4 +115,6 @@ def get_seq_data(
     ):
         if address and values[:requested]:
             write_array(address, ctypes.c_int, values[:requested])
+    if fill and descriptor.dtype == DataType.BFLOAT16:
+        raise Status(Code.INTERNAL_ERROR, "the padding fill of BFLOAT16 cannot be read")
     write_fill(fill, descriptor.dtype, descriptor.fill)
