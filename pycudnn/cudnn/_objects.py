@@ -102,12 +102,7 @@ def int_array(values: Iterable[int]) -> Any:
 
 def finite(value: Any, name: str, low: float | None = None, high: float | None = None) -> float:
     """A finite float in [low, high], or an error that names the argument."""
-    try:
-        number = float(value)
-    except TypeError:
-        raise TypeError(f"{name} must be a real number, got {value!r}") from None
-    except (OverflowError, ValueError):
-        raise ValueError(f"{name} must be a finite number, got {value!r}") from None
+    number = real(value, name)
     if not math.isfinite(number):
         raise ValueError(f"{name} must be a finite number, got {value!r}")
     if low is not None and number < low:
@@ -133,12 +128,15 @@ def factor(value: Any, name: str, dtype_code: int) -> Any:
 
 def real(value: Any, name: str) -> float:
     """A number as a double, NaN and infinities included, or an error that names the argument."""
+    if isinstance(value, (str, bytes, bytearray)):
+        raise TypeError(f"{name} must be a real number, got {value!r}")
     try:
         return float(value)
     except (TypeError, ValueError):
         raise TypeError(f"{name} must be a real number, got {value!r}") from None
     except OverflowError:
-        raise ValueError(f"{name} must fit a double, got {value!r}") from None
+        digits = len(str(value))
+        raise ValueError(f"{name} must fit a double, got a number of {digits} digits") from None
 
 
 def workspace(

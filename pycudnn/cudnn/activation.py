@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-import math
 
 from pycudnn import _core
 from pycudnn.abi.cudnn_enums import ActivationMode, NanPropagation
-from pycudnn.cudnn._objects import construct, member
+from pycudnn.cudnn._objects import construct, finite, member
 from pycudnn.libraries import Library, find_library
 
 
@@ -33,8 +32,7 @@ class ActivationDescriptor(_core.ActivationDescriptor):
         nan = member(NanPropagation, nan_propagation, "nan_propagation")
         if coefficient is None:
             coefficient = 1.0 if mode == ActivationMode.SWISH else 0.0
-        if not isinstance(coefficient, (int, float)) or not math.isfinite(coefficient):
-            raise ValueError(f"coefficient must be a finite number, got {coefficient!r}")
+        coefficient = finite(coefficient, "coefficient")
         found = find_library("cudnn", library)
 
         def set_up(call: _core.ColdCall) -> None:

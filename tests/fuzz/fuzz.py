@@ -24,7 +24,7 @@ import numpy as np
 from mutations import mutations
 from recording import Call, CannotMove, calls_of, moved
 
-from pycudnn import CudaContext
+from pycudnn import CudaContext, _core
 from pycudnn.errors import PycudnnError
 from pycudnn.libraries import is_available
 
@@ -36,8 +36,9 @@ def fuzz_call(context: CudaContext, call: Call, tell: Tell) -> tuple[Counter, li
     """Every argument of one call; afterwards the call still works."""
     count: Counter = Counter()
     faults: list[str] = []
+    objects = sum(isinstance(value, _core.Owned) for value in call.arguments.values())
     for name, value in call.arguments.items():
-        for mutation in mutations(context, name, value, name in call.optional):
+        for mutation in mutations(context, name, value, name in call.optional, objects == 1):
             what = f"{call.name}({name}: {mutation.label})"
             tell(what)
             count["mutations"] += 1

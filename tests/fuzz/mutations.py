@@ -23,22 +23,27 @@ class Mutation(NamedTuple):
     wrong: bool
 
 
-# Numbers of any sign and size, NaN included, are meant in these.
-ANY_NUMBER = frozenset(
-    "alpha beta alpha1 alpha2 value a b c s c_ s_ d1 d2 x1 y1 padding_fill alpha3".split()
-)
-# Arrays of pivots and of statuses that LAPACK's functions do without.
-MAY_BE_NONE = frozenset(("p", "ipiv", "dev_info"))
-# Vector increments run backwards where they are negative.
-SIGNED = frozenset(("incx", "incy", "stride_x", "stride_y", "stride"))
+# Numbers of any sign and size, NaN included, are meant in these, and in alpha... and beta....
+ANY_NUMBER = frozenset("value a b c s c_ s_ d1 d2 x1 y1 padding_fill".split())
+# Arrays of pivots, statuses and means that their functions do without.
+MAY_BE_NONE = frozenset(("p", "ipiv", "dev_info", "means"))
+# Any number of 64 bits.
+SEEDS = frozenset(("seed",))
+# Vector increments run backwards where they are negative; the others are summands.
+SIGNED = frozenset("incx incy a_bias b_bias c_bias c_mult c_shift".split())
 
 
-def mutations(context: CudaContext, name: str, value: Any, may_be_none: bool) -> Iterator[Mutation]:
-    """Values to try for the argument ``name`` whose valid value is ``value``."""
+def mutations(
+    context: CudaContext, name: str, value: Any, may_be_none: bool, alone: bool
+) -> Iterator[Mutation]:
+    """Values to try for the argument ``name`` whose valid value is ``value``.
+
+    ``alone``: no other argument is a handle or descriptor, so any library will do.
+    """
     if not may_be_none and value is not None:
         yield Mutation("None", None, name not in MAY_BE_NONE)
     if isinstance(value, _core.Owned):
-        yield from _owned(value)
+        yield from _owned(value, alone)
     elif isinstance(value, (Buffer, np.ndarray)):
         yield from _operand(context, name, value)
     elif isinstance(value, IntEnum):
@@ -47,7 +52,7 @@ def mutations(context: CudaContext, name: str, value: Any, may_be_none: bool) ->
             yield Mutation(f"enum {_label(wrong)}", wrong, not known)
     elif isinstance(value, bool):
         yield from _junk("bool", wrong=False)
-    elif isinstance(value, (int, float)) and name in ANY_NUMBER:
+    elif isinstance(value, (int, float)) and _any_number(name):
         for junk in _junk("number"):
             yield junk._replace(wrong=not isinstance(junk.value, (complex, float)))
         for other in (0.0, -1.0, 1e300, math.inf, 10**400, 2**63):
@@ -55,7 +60,7 @@ def mutations(context: CudaContext, name: str, value: Any, may_be_none: bool) ->
     elif isinstance(value, int):
         yield from _junk("int")
         for wrong in (2**63, 2**200, -(2**63), -(2**200), 1.5):
-            yield Mutation(f"int {_label(wrong)}", wrong, True)
+            yield Mutation(f"int {_label(wrong)}", wrong, name not in SEEDS or wrong != 2**63)
         for other in (-1, 0, 1, 2**31 - 1, 2**31, 2**32 + 1):
             yield Mutation(f"int {other}", other, False)
         if name not in SIGNED:
@@ -75,6 +80,10 @@ def mutations(context: CudaContext, name: str, value: Any, may_be_none: bool) ->
         yield from _junk(type(value).__name__, wrong=False)
 
 
+def _any_number(name: str) -> bool:
+    return name in ANY_NUMBER or name.startswith(("alpha", "beta"))
+
+
 def _junk(kind: str, *, wrong: bool = True) -> Iterator[Mutation]:
     for value in JUNK:
         yield Mutation(f"{kind} {_label(value)}", value, wrong)
@@ -86,7 +95,7 @@ def _label(value: Any) -> str:
     return repr(value).split(" at 0x")[0]
 
 
-def _owned(value: _core.Owned) -> Iterator[Mutation]:
+def _owned(value: _core.Owned, alone: bool) -> Iterator[Mutation]:
     kind = type(value)
     for wrong in (0, 5, value.address, *JUNK):
         yield Mutation(f"{kind.__name__} {type(wrong).__name__}", wrong, True)
@@ -104,7 +113,7 @@ def _owned(value: _core.Owned) -> Iterator[Mutation]:
         yield Mutation(f"closed {kind.__name__}", closed, True)
     stranger = _copy(value, "reference" if library == "cuda" else "cuda")
     if stranger is not None:
-        yield Mutation(f"{kind.__name__} of another library", stranger, True)
+        yield Mutation(f"{kind.__name__} of another library", stranger, not alone)
 
 
 def _copy(value: _core.Owned, library: str | None = None) -> Any:

@@ -27,9 +27,12 @@ class Call:
     arguments: dict[str, Any]
     optional: frozenset[str]  # arguments that may be None
     result: Any = None
+    pointer_mode: int | None = None  # of the cuBLAS handle, when the call was recorded
 
     def make(self, **changes: Any) -> Any:
         """Call again, with some arguments changed."""
+        if self.pointer_mode is not None:
+            self.arguments["handle"].pointer_mode = self.pointer_mode
         arguments = {**self.arguments, **changes}
         positional = []
         for name, parameter in inspect.signature(self.function).parameters.items():
@@ -80,7 +83,8 @@ def _recorder(name: str, function: Callable[..., Any], calls: list[Call]) -> Any
         if not any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for _, p in parameters):
             optional = {key for key, p in parameters if p.default is None}
             arguments = dict(bound.arguments)
-            calls.append(Call(name, function, arguments, frozenset(optional), result))
+            mode = getattr(arguments.get("handle"), "pointer_mode", None)
+            calls.append(Call(name, function, arguments, frozenset(optional), result, mode))
         return result
 
     if inspect.isclass(function):  # class methods, and isinstance in the problems
@@ -90,12 +94,17 @@ def _recorder(name: str, function: Callable[..., Any], calls: list[Call]) -> Any
     return record
 
 
+def alive(call: Call) -> bool:
+    """Are all objects that the call used still open? A problem may close its own."""
+    return not any(getattr(value, "closed", False) is True for value in call.arguments.values())
+
+
 def calls_of(context: CudaContext, function: str, seed: int) -> tuple[Case, list[Call]]:
     """The calls of one random problem; the case keeps their operands alive."""
     case = Case(context, function, np.random.default_rng([seed, *function.encode()]))
     with recorded() as calls:
         PROBLEMS[function](case)
-    return case, calls
+    return case, [call for call in calls if alive(call)]
 
 
 class CannotMove(Exception):

@@ -14,8 +14,9 @@ import secrets
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -25,7 +26,7 @@ sys.path[:0] = map(str, PATHS)
 import harness  # noqa: E402
 import results  # noqa: E402
 
-GROUP = 12  # functions per process
+GROUPS = 24  # processes, each with its share of the functions
 
 
 def fuzz_group(backend: str, seed: int, functions: Sequence[str]) -> list[dict]:
@@ -53,12 +54,13 @@ def fuzz_group(backend: str, seed: int, functions: Sequence[str]) -> list[dict]:
     return rows
 
 
-def fuzz_all(backend: str, seed: int, functions: Sequence[str], workers: int) -> list[dict]:
-    """Rows of all functions, several processes at a time."""
-    groups = [functions[i::GROUP] for i in range(min(GROUP, len(functions)))]
+def fuzz_all(
+    backend: str, seed: int, functions: Sequence[str], workers: int
+) -> Iterator[list[dict]]:
+    """Rows of all functions, group by group, several processes at a time."""
+    groups = [functions[i::GROUPS] for i in range(min(GROUPS, len(functions)))]
     with ThreadPoolExecutor(workers) as pool:
-        found = pool.map(lambda group: fuzz_group(backend, seed, group), groups)
-    return sorted((row for rows in found for row in rows), key=lambda row: row["function"])
+        yield from pool.map(lambda group: fuzz_group(backend, seed, group), groups)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -75,10 +77,10 @@ def main(arguments: list[str] | None = None) -> int:
     print(f"problems of {len(functions)} functions, --seed {seed}")
     result = results.begin("fuzz", backend, seed=seed)
     faults = 0
-    for row in fuzz_all(backend, seed, functions, workers):
+    for row in chain.from_iterable(fuzz_all(backend, seed, functions, workers)):
         crash = row.get("crash", "")
         for text in filter(None, (crash, *row["faults"])):
-            print(f"{row['function']}: {text}")
+            print(f"{row['function']}: {text}", flush=True)
         faults += len(row["faults"]) + bool(crash)
         counts = {name: row.get(name, 0) for name in ("mutations", "refused", "accepted")}
         result.rows.append(
@@ -87,6 +89,7 @@ def main(arguments: list[str] | None = None) -> int:
                 "faults": len(row["faults"]), "crashes": int(bool(crash)),
             }
         )  # fmt: skip
+    result.rows.sort(key=lambda row: row["function"])
     total = {
         name: sum(row[name] for row in result.rows)
         for name in ("mutations", "refused", "accepted", "faults", "crashes")

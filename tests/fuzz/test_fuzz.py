@@ -1,4 +1,4 @@
-"""No argument of the object face crashes the process, passes although wrong, or is answered badly."""
+"""No argument of the face crashes the process, passes although wrong, or is answered badly."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ def runner():
 @pytest.mark.slow
 def test_every_argument_of_every_call(backend, runner, rng):
     seed = int(rng.integers(2**32))
-    rows = runner.fuzz_all(backend, seed, FUNCTIONS, workers=2 if backend == "reference" else 1)
-    assert [row["function"] for row in rows] == FUNCTIONS
+    workers = 2 if backend == "reference" else 6
+    rows = [row for group in runner.fuzz_all(backend, seed, FUNCTIONS, workers) for row in group]
+    assert sorted(row["function"] for row in rows) == FUNCTIONS
     crashes = [f"{row['function']}: {row['crash']}" for row in rows if "crash" in row]
     assert not crashes, f"--seed {seed}\n" + "\n".join(crashes)
     faults = [f"{row['function']}: {fault}" for row in rows for fault in row["faults"]]
