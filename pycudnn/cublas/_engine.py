@@ -71,15 +71,19 @@ def size(value: Any, name: str, bits: int = 63) -> int:
 
 def choice(value: Any, argument: Argument) -> int:
     """The number of one of an argument's choices."""
-    kind = type(argument.choices[0])
+    try:
+        number = operator.index(value)
+        if number in argument.choices:
+            return number
+        kind: type[Exception] = ValueError
+    except TypeError:
+        kind = TypeError
     known = [f"{choice.name} ({choice.value})" for choice in argument.choices]
-    article = "an" if kind.__name__[0] in "AEIOU" else "a"
-    listed = f"{', '.join(known[:-1])} or {known[-1]}"
-    wanted = f"{article} {kind.__name__}: {listed}"
-    number = integer(value, argument.name, -LONG_MAX, LONG_MAX, wanted)
-    if number not in argument.choices:
-        raise ValueError(f"{argument.name} must be {wanted}, got {value!r}")
-    return number
+    enum = type(argument.choices[0]).__name__
+    raise kind(
+        f"{argument.name} must be {'an' if enum[0] in 'AEIOU' else 'a'} {enum}: "
+        f"{', '.join(known[:-1])} or {known[-1]}, got {value!r}"
+    ) from None
 
 
 def _increment(value: Any, name: str, alone: bool) -> int:
@@ -103,7 +107,6 @@ def check_compute_type(value: Any, result: int) -> int:
 def check_numbers(function: Function, given: Given) -> dict[str, int]:
     """Every argument that is neither an operand nor a scalar, checked for itself."""
     values: dict[str, int] = {}
-    increments = sum(argument.kind == "increment" for argument in function.arguments)
     for argument in function.arguments:
         name, kind = argument.name, argument.kind
         if kind in ("operand", "scalar", "info"):
@@ -114,7 +117,7 @@ def check_numbers(function: Function, given: Given) -> dict[str, int]:
         elif kind in ("size", "leading"):
             values[name] = size(value, name, 63 if function.has_wide_form else 31)
         elif kind == "increment":
-            values[name] = _increment(value, name, alone=increments == 1 and _is_level_1(function))
+            values[name] = _increment(value, name, alone=function.is_of_one_vector)
         elif kind == "stride":
             values[name] = integer(value, name, 0, LONG_MAX, "an int from 0 to 2**63 - 1")
         elif kind == "type":
@@ -137,16 +140,13 @@ def check_numbers(function: Function, given: Given) -> dict[str, int]:
     return values
 
 
-def _is_level_1(function: Function) -> bool:
-    return all(shape.is_vector for shape in function.family.shapes.values())
-
-
 def check_blocks(function: Function, values: dict[str, int]) -> dict[str, Block]:
     """The block of each operand; ValueError for a leading dimension below the rows stored."""
-    blocks = {}
-    for argument in function.arguments:
-        if argument.shape is not None:
-            blocks[argument.name] = argument.shape.block(values)
+    blocks = {
+        argument.name: argument.shape.block(values)
+        for argument in function.arguments
+        if argument.shape is not None
+    }
     for argument in function.arguments:
         if argument.kind == "leading":
             check_leading(argument.name, values[argument.name], blocks[argument.of].length)

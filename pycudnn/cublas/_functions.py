@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 from typing import Literal
 
 from pycudnn import abi
@@ -102,7 +103,7 @@ class Function:
     family: Family
     arguments: tuple[Argument, ...]
 
-    @property
+    @cached_property
     def signature(self) -> tuple[tuple[Argument, ...], tuple[Argument, ...]]:
         """The positional arguments, and the keyword-only ones (results in device memory)."""
         given = [argument for argument in self.arguments if argument.kind != "info"]
@@ -111,23 +112,29 @@ class Function:
             tuple(argument for argument in given if argument.direction == "out"),
         )
 
-    @property
+    @cached_property
     def results(self) -> tuple[Argument, ...]:
         """What a call in the pointer mode HOST returns."""
         return tuple(argument for argument in self.arguments if argument.direction != "in")
 
-    @property
+    @cached_property
     def batch(self) -> str:
         """The argument that holds the number of matrices, or an empty string."""
         names = {argument.name for argument in self.arguments}
         return next((name for name in ("batch_count", "batch_size") if name in names), "")
 
-    @property
+    @cached_property
     def wide_c_name(self) -> str:
         """The form with 64-bit integers."""
         return self.c_name + "_64"
 
-    @property
+    @cached_property
+    def is_of_one_vector(self) -> bool:
+        """Does it work on one vector and nothing else?"""
+        increments = [argument for argument in self.arguments if argument.kind == "increment"]
+        return len(increments) == 1 and len(self.family.shapes) == 1
+
+    @cached_property
     def has_wide_form(self) -> bool:
         """Is there a form with 64-bit integers?"""
         return self.wide_c_name in abi.prototypes("cublas")

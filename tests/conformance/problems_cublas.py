@@ -140,11 +140,15 @@ class Memory:
 
 
 class Posed:
-    """One random call of a function."""
+    """One random call of a function; a ``wide`` one has steps that need 64 bits.
 
-    def __init__(self, case: Case, function: Function) -> None:
+    Those have sizes of 1: a second column would lie 2**31 elements away.
+    """
+
+    def __init__(self, case: Case, function: Function, wide: bool = False) -> None:
         self.case = case
         self.function = function
+        self.wide = wide
         self.values: dict[str, Any] = {}
         self.scalars: dict[str, Any] = {}
         self.memory: dict[str, Memory] = {}
@@ -162,14 +166,16 @@ class Posed:
     # ---- drawing ----
 
     def _draw_numbers(self) -> None:
-        case, function, values = self.case, self.function, self.values
+        case, function, values, wide = self.case, self.function, self.values, self.wide
         name = function.name
         for argument in function.arguments:
             if argument.kind == "enum":
                 values[argument.name] = int(case.choose(*argument.choices))
             elif argument.kind == "size":
                 many = argument.name not in ("kl", "ku", "batch_count", "batch_size")
-                values[argument.name] = case.integer(1 if many else 0, 9 if many else 3)
+                low, high = (1, 9) if many else (0, 3)
+                is_batch = argument.name == function.batch
+                values[argument.name] = case.integer(low, low if wide and not is_batch else high)
             elif argument.kind == "stride":
                 values[argument.name] = 0  # drawn with the operand
             elif argument.kind == "int":  # of the 8-bit product: nothing added, scaled by 1
@@ -177,7 +183,7 @@ class Posed:
             elif argument.kind == "increment":
                 alone = sum(a.kind == "increment" for a in function.arguments) == 1
                 choices = (1, 2, 3) if alone and "a" not in values else (1, 2, -1, -3)
-                values[argument.name] = case.choose(*choices)
+                values[argument.name] = case.choose(*choices) * (2**31 if wide else 1)
         for batch in ("batch_count", "batch_size"):
             if batch in values:
                 values[batch] = max(1, values[batch])
@@ -190,10 +196,13 @@ class Posed:
             if argument.kind == "leading":
                 shape = function.family.shapes[argument.of]
                 rows, _ = shape.sizes(values)
-                values[argument.name] = max(1, rows) + case.integer(0, 3)
+                room = 2**31 if wide else case.integer(0, 3)
+                values[argument.name] = max(1, rows) + room
 
     def element(self, argument: Argument) -> _elements.Element:
         """The type of an operand or scalar."""
+        if self.wide and argument.name == "out" and argument.element is _elements.INT32:
+            return _elements.INT64  # positions
         if argument.element is not None:
             return argument.element
         if argument.typed_by == "compute_type":
@@ -397,9 +406,9 @@ class Posed:
         return min(floats, key=lambda d: order.index(d.name)) if floats else np.dtype(np.int32)
 
 
-def pose_function(case: Case, function: Function) -> None:
+def pose_function(case: Case, function: Function, wide: bool) -> None:
     """One problem of a function, its results compared with the oracle's."""
-    posed = Posed(case, function)
+    posed = Posed(case, function, wide)
     checks = blas_lapack.CHECKS.get(function.family.name)
     if checks is not None:
         checks(posed)
@@ -419,12 +428,14 @@ def pose_function(case: Case, function: Function) -> None:
     posed.check_untouched(results)
 
 
-def _problem_of(function: Function) -> Callable[[Case], None]:
+def _problem_of(function: Function, wide: bool) -> Callable[[Case], None]:
     def pose(case: Case) -> None:
-        pose_function(case, function)
+        pose_function(case, function, wide)
 
     return pose
 
 
 for _function in FUNCTIONS.values():
-    problem(_function.c_name)(_problem_of(_function))
+    problem(_function.c_name)(_problem_of(_function, wide=False))
+    if _function.has_wide_form:
+        problem(_function.wide_c_name)(_problem_of(_function, wide=True))

@@ -12,17 +12,13 @@ import sys
 from pathlib import Path
 
 import harness
-import numpy as np
 import problems_cublas
 import pytest
 
 from pycudnn import abi, cublas, reference
 from pycudnn.cublas._functions import FUNCTIONS
-from pycudnn.errors import FunctionNotFound
 
 ROOT = Path(__file__).parent.parent.parent
-# What the reference library does not have. cuBLAS computes it, in 8 bits.
-ONLY_ON_A_GPU = {"uint8gemm_bias"}
 HANDLED_ELSEWHERE = (
     "Create", "Destroy", "Version", "Workspace", "Stream", "Mode", "SmCountTarget", "Emulation",
 )  # fmt: skip
@@ -30,11 +26,6 @@ HANDLED_ELSEWHERE = (
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_against_float64(context, name):
-    if name in ONLY_ON_A_GPU and context.device.backend == "reference":
-        outcome = harness.pose(context, FUNCTIONS[name].c_name, 0)
-        assert outcome.result == "absent"
-        assert f"{FUNCTIONS[name].c_name} is not in the reference library" in outcome.text
-        return
     for seed in range(6):
         outcome = harness.pose(context, FUNCTIONS[name].c_name, seed)
         if outcome.result == "refused":  # 8-bit products need memory aligned to 4 bytes
@@ -47,8 +38,6 @@ def test_against_float64(context, name):
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_the_problems_notice_a_wrong_result(context, name, monkeypatch):
     """A function that does nothing, or returns something else, fails."""
-    if name in ONLY_ON_A_GPU and context.device.backend == "reference":
-        pytest.skip("the reference library does not have it")
     results = len(FUNCTIONS[name].results)
     wrong = None if not results else 2.5 if results == 1 else ((2.5,) * results)
     if name.endswith(("rotmg", "rotmg_ex")):
@@ -71,24 +60,24 @@ def test_every_computing_function_has_a_python_one():
 
 
 def test_reference_has_what_the_table_has():
-    missing = {
-        name
-        for name, function in FUNCTIONS.items()
-        if not reference.address("cublas", function.c_name)
-    }
-    assert missing == ONLY_ON_A_GPU
-    a, b, c = (np.zeros(4, np.uint8) for _ in range(3))
-    with (
-        cublas.Handle(library="reference") as handle,
-        pytest.raises(FunctionNotFound, match="^cublasUint8gemmBias is not in the reference"),
-    ):
-        cublas.uint8gemm_bias(handle, 0, 0, 0, 2, 2, 2, a, 0, 2, b, 0, 2, c, 0, 2, 1, 0)
+    for function in FUNCTIONS.values():
+        assert reference.address("cublas", function.c_name), function.name
 
 
 def test_every_function_has_a_problem():
     for function in FUNCTIONS.values():
         assert function.c_name in harness.PROBLEMS
+        assert (function.wide_c_name in harness.PROBLEMS) == function.has_wide_form
     assert problems_cublas.FUNCTIONS is FUNCTIONS
+
+
+@pytest.mark.parametrize("name", [f.name for f in FUNCTIONS.values() if f.has_wide_form])
+def test_wide_forms_against_float64(context, name):
+    """64-bit leading dimensions and increments, which one column or element has room for."""
+    for seed in range(3):
+        outcome = harness.pose(context, FUNCTIONS[name].wide_c_name, seed)
+        if outcome.result != "refused" or "R_8I" not in outcome.text:
+            assert outcome.result == "passed", f"seed {seed}: {outcome.text}"
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
