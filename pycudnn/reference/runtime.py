@@ -88,20 +88,14 @@ _optional: dict[str, tuple[str, ...]] = {}
 _callbacks: dict[str, Any] = {}
 _callbacks_lock = threading.Lock()
 
-# C result type -> status for success, for an argument that is no live object, for a bug of ours
+# C result type -> status for success, for a bug of ours
 _STATUSES = {
-    "cudnnStatus_t": (CudnnStatus.SUCCESS, CudnnStatus.BAD_PARAM, CudnnStatus.INTERNAL_ERROR),
-    "cublasStatus_t": (
-        CublasStatus.SUCCESS,
-        CublasStatus.NOT_INITIALIZED,
-        CublasStatus.INTERNAL_ERROR,
-    ),
+    "cudnnStatus_t": (CudnnStatus.SUCCESS, CudnnStatus.INTERNAL_ERROR),
+    "cublasStatus_t": (CublasStatus.SUCCESS, CublasStatus.INTERNAL_ERROR),
 }
 
 
-def implements(
-    name: str, optional: tuple[str, ...] = ()
-) -> Callable[[AnyFunction], AnyFunction]:
+def implements(name: str, optional: tuple[str, ...] = ()) -> Callable[[AnyFunction], AnyFunction]:
     """Function decorator: this is the reference library's C function `name`.
 
     It receives the C arguments in order: a handle or descriptor as its Python object, numbers and
@@ -149,7 +143,7 @@ def _callback(prototype: Prototype, function: Function) -> Function:
         else _number
         for argument in prototype.arguments
     ]
-    success, bad_object, failure = _STATUSES.get(prototype.result, (None, None, 0))
+    success, failure = _STATUSES.get(prototype.result, (None, 0))
 
     def call(*arguments: Any) -> Any:
         try:
@@ -160,9 +154,6 @@ def _callback(prototype: Prototype, function: Function) -> Function:
         except Status as status:
             _thread.last_error = status.text
             return status.code
-        except _NoSuchObject as error:
-            _thread.last_error = str(error)
-            return bad_object
         except Exception as error:
             _thread.last_error = traceback.format_exception_only(type(error), error)[-1].strip()
             return failure
@@ -185,24 +176,28 @@ def _object_converter(argument: Argument, kind: type, optional: bool) -> Functio
             return None
         value = _objects.get(identifier)
         if type(value) is not kind:
-            raise _NoSuchObject(_describe(identifier, value, argument.name, kind))
+            raise _no_such_object(identifier, value, argument.name, _base_type(argument), kind)
         return value
 
     return convert
 
 
-def _describe(identifier: int | None, value: Any, name: str, kind: type) -> str:
-    if identifier is None:
+def _no_such_object(
+    identifier: int | None, value: Any, name: str, c_type: str, kind: type
+) -> Status:
+    """What a handle or descriptor that is none is answered with."""
+    code: int = CublasStatus.INVALID_VALUE
+    if c_type.startswith("cudnn"):
+        code = CudnnStatus.BAD_PARAM
+    elif c_type in ("cublasHandle_t", "cublasLtHandle_t"):
+        code = CublasStatus.NOT_INITIALIZED
+    if not identifier:
         found = "NULL"
     elif value is None:
         found = f"{identifier:#x}, which was destroyed or never created"
     else:
         found = f"{identifier:#x}, a {type(value).__name__}"
-    return f"{name} must be a live {kind.__name__} object, got {found}"
-
-
-class _NoSuchObject(Exception):
-    """An argument that should be a handle or descriptor is none."""
+    return Status(code, f"{name} must be a live {kind.__name__} object, got {found}")
 
 
 # --- opaque objects ------------------------------------------------------------------------------
@@ -242,25 +237,28 @@ def remove_object(identifier: int) -> None:
 def opaque(c_type: str, create: str, destroy: str) -> Callable[[AnyClass], AnyClass]:
     """Class decorator: the C type `c_type` (of handles or descriptors) refers to its objects.
 
-    Also registers the C functions `create`, which makes an object by calling the class without
-    arguments and writes its identifier through the out-pointer, and `destroy`, which forgets it.
+    Also registers the C functions `create`, which makes an object by calling the class with the
+    other arguments and writes its identifier through the out-pointer, and `destroy`, which forgets
+    it.
     """
 
     is_cudnn = c_type.startswith("cudnn")
     null_pointer = CudnnStatus.BAD_PARAM if is_cudnn else CublasStatus.INVALID_VALUE
+    # Most let NULL pass, as free() does; the handles of cuBLAS do not.
+    takes_null = c_type not in ("cublasHandle_t", "cublasLtHandle_t")
 
     def register(cls: AnyClass) -> AnyClass:
-        def create_object(out: int) -> None:
+        def create_object(out: int, *arguments: Any) -> None:
             if not out:
                 raise Status(null_pointer, f"{create}: the out-pointer is NULL")
-            ctypes.c_void_p.from_address(out).value = add_object(cls())
+            ctypes.c_void_p.from_address(out).value = add_object(cls(*arguments))
 
         def destroy_object(identifier: int) -> None:
-            if not identifier and is_cudnn:
-                return  # cuDNN lets NULL pass, as free() does; cuBLAS does not
+            if not identifier and takes_null:
+                return
             value = _objects.get(identifier)
             if type(value) is not cls:
-                raise _NoSuchObject(_describe(identifier, value, destroy, cls))
+                raise _no_such_object(identifier, value, destroy, c_type, cls)
             remove_object(identifier)
 
         _kinds[c_type] = cls
