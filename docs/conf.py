@@ -20,4 +20,5 @@ myst_heading_anchors = 4
 suppress_warnings = [
     "myst.xref_missing",  # links to files of the repository
     "myst.header",
+    "ref.python",  # both libraries have a Handle
 ]
