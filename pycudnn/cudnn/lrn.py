@@ -246,12 +246,15 @@ def divisive_normalization_backward(
         raise ValueError(f"lrn.n must be odd here, got {lrn.n}: cuDNN's gradient is wrong for it")
     factors = scaling(alpha, beta, x_desc.dtype_code)
     with _core.ColdCall(handle.library, handle) as call:
+        incoming = call.operand(dy, "dy", False, x_desc)
+        outgoing = call.operand(dx, "dx", True, dx_dmeans_desc)
+        if incoming == outgoing:
+            raise ValueError("dx must not be the memory of dy, which is read after dx is written")
         call(
             "cudnnDivisiveNormalizationBackward",
             handle, lrn, mode, factors[0],
             x_desc, call.operand(x, "x", False, x_desc),
-            optional(call, means, "means", False, x_desc), call.operand(dy, "dy", False, x_desc),
+            optional(call, means, "means", False, x_desc), incoming,
             *_scratch(call, x_desc, temp, temp2), factors[1],
-            dx_dmeans_desc, call.operand(dx, "dx", True, dx_dmeans_desc),
-            optional(call, dmeans, "dmeans", True, dx_dmeans_desc),
+            dx_dmeans_desc, outgoing, optional(call, dmeans, "dmeans", True, dx_dmeans_desc),
         )  # fmt: skip
