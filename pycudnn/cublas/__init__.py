@@ -1,13 +1,20 @@
 """cuBLAS: the handle, and functions under the lower-case of their C names.
 
+All computing functions of cublas_api.h are here: ``cublasZgemmStridedBatched`` is
+``zgemm_strided_batched``, ``cublasGemmEx`` ``gemm_ex``. Sizes, leading dimensions and increments
+beyond 32 bits take the ``_64`` form by themselves. ``matmul`` is for row-major arrays.
+
 Arguments keep the C order. Matrices are column-major, as in C: a row-major (C-ordered) NumPy array
 of shape (r, c) is to cuBLAS the c x r matrix of its transpose with leading dimension c. Operands
 are pycudnn buffers; on the reference side NumPy arrays too, on the CUDA side anything that exports
-``__cuda_array_interface__`` or DLPack. Scaling factors and results are Python numbers, unless the
-handle's ``pointer_mode`` is DEVICE.
+``__cuda_array_interface__`` or DLPack. Batches without strides are lists of operands, which live
+until the stream is past the call. Scaling factors and results are Python numbers, unless the
+handle's ``pointer_mode`` is DEVICE: then they are memory, and results go to the keyword ``out``.
 
 Wrong sizes, leading dimensions, increments and memory too small are ValueErrors that name the
-argument, wrong types TypeErrors; a status of cuBLAS is a CublasError.
+argument, as are results that overlap other operands where BLAS does not allow it; wrong types are
+TypeErrors; a status of cuBLAS is a CublasError, and a function that this cuBLAS is too old for
+FunctionNotFound.
 """
 
 from pycudnn.abi.cublas_enums import (

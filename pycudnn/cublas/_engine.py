@@ -202,6 +202,10 @@ def _is_buffer(value: Any) -> bool:
     return isinstance(value, (Buffer, operands.ForeignBuffer))
 
 
+def _shown(value: Any) -> str:
+    return f"{len(value)} operands" if isinstance(value, (list, tuple)) else repr(value)
+
+
 def read_list(value: Any, name: str, count: int, what: str = "operands") -> Sequence[Any]:
     """The operands of a batch, or what else there is so many of."""
     if not isinstance(value, (list, tuple)):
@@ -301,7 +305,7 @@ class Call:
         try:
             self._frames.main(c_name, handle, *arguments)
         except StatusError as error:
-            described = [f"{name}: {value!r}" for name, value in self._given.items()]
+            described = [f"{name}: {_shown(value)}" for name, value in self._given.items()]
             raise type(error)(
                 error.function, error.status, error.status_name, error.last_error, described
             ) from None
