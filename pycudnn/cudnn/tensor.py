@@ -23,9 +23,12 @@ class TensorDescriptor(_core.TensorDescriptor):
     NumPy dtype or its name. Either ``format`` gives the order in memory, or ``strides`` gives a
     stride in elements per dimension. What the properties tell is read back from the library.
 
-    ValueError for a dimension or stride below 1, for more than 2**31 - 1 in one, and for other
-    counts of strides than dimensions; TypeError for an unknown dtype; CudnnError where the library
-    itself refuses.
+    The vector types INT8x4, UINT8x4 and INT8x32 go with the format NCHW_VECT_C alone: 4 or 32
+    channels lie side by side, memory and ``dtype`` are int8 or uint8, and strides count vectors.
+
+    ValueError for a dimension or stride below 1, for more than 2**31 - 1 in one, for other counts
+    of strides than dimensions, and for channels that do not fill their vectors; TypeError for an
+    unknown dtype; CudnnError where the library itself refuses.
     """
 
     library: Library
@@ -44,6 +47,9 @@ class TensorDescriptor(_core.TensorDescriptor):
         layout = member(TensorFormat, format, "format")
         steps = None if strides is None else integers(strides, "strides", 1, len(dims))
         check_size(dims, steps, data_type)
+        stored, item_bytes = _stored_as(data_type, layout, dims)
+        if steps is not None and not item_bytes:
+            raise ValueError(f"strides must be None for {data_type.name}, got {strides!r}")
         found = find_library("cudnn", library)
 
         def set_up(call: _core.ColdCall) -> None:
@@ -64,9 +70,7 @@ class TensorDescriptor(_core.TensorDescriptor):
             _, read_shape, read_strides = read_tensor(call, self)
             size = ctypes.c_size_t()
             call("cudnnGetTensorSizeInBytes", self, ctypes.byref(size))
-            self._lay_out(
-                data_type, read_shape, read_strides, dtypes.item_bytes(data_type), size.value
-            )
+            self._lay_out(stored, read_shape, read_strides, item_bytes, size.value)
 
         settings = {"shape": dims, "dtype": data_type}
         # However the strides were given, it is they that count.
@@ -117,6 +121,7 @@ class FilterDescriptor(_core.FilterDescriptor):
         data_type = dtypes.to_data_type(dtype)
         self.format = member(TensorFormat, format, "format")
         check_size(dims, None, data_type)
+        stored, item_bytes = _stored_as(data_type, self.format, dims)
         found = find_library("cudnn", library)
 
         def set_up(call: _core.ColdCall) -> None:
@@ -127,11 +132,11 @@ class FilterDescriptor(_core.FilterDescriptor):
                     "cudnnSetFilterNdDescriptor",
                     self, data_type, self.format, len(dims), int_array(dims),
                 )  # fmt: skip
-            read_back = _read_filter(call, self)
+            _, _, read_back = read_filter(call, self)
             size = ctypes.c_size_t()
             call("cudnnGetFilterSizeInBytes", self, ctypes.byref(size))
             strides = _filter_strides(read_back, self.format)
-            self._lay_out(data_type, read_back, strides, dtypes.item_bytes(data_type), size.value)
+            self._lay_out(stored, read_back, strides, item_bytes, size.value)
 
         settings = {"shape": dims, "dtype": data_type, "format": self.format}
         construct(self, found, "FilterDescriptor", settings, set_up)
@@ -163,6 +168,34 @@ def check_size(
         raise ValueError(f"shape {shape} spans {elements} elements, more than memory can have")
 
 
+# Vector type: what its elements are in memory, and how many channels one vector holds.
+_VECTORS = {
+    DataType.INT8x4: (DataType.INT8, 4),
+    DataType.UINT8x4: (DataType.UINT8, 4),
+    DataType.INT8x32: (DataType.INT8, 32),
+}
+
+
+def _stored_as(
+    data_type: DataType, layout: TensorFormat, shape: tuple[int, ...]
+) -> tuple[DataType, int]:
+    """The type in memory, and the bytes of an element; 0 for a vector's, which strides skip.
+
+    cuDNN takes vector formats of plain types, and channels that do not fill their vectors.
+    """
+    if (data_type in _VECTORS) != (layout == TensorFormat.NCHW_VECT_C):
+        raise ValueError(
+            f"format NCHW_VECT_C goes with INT8x4, UINT8x4 and INT8x32 only, and these with no "
+            f"other; got {layout.name} with {data_type.name}"
+        )
+    if data_type not in _VECTORS:
+        return data_type, dtypes.item_bytes(data_type)
+    stored, width = _VECTORS[data_type]
+    if shape[1] % width:
+        raise ValueError(f"shape[1] must be a multiple of {width} for {data_type.name}: {shape}")
+    return stored, 0
+
+
 def read_tensor(
     call: _core.ColdCall, descriptor: TensorDescriptor
 ) -> tuple[DataType, tuple[int, ...], tuple[int, ...]]:
@@ -178,7 +211,10 @@ def read_tensor(
     return DataType(data_type.value), tuple(dims[: count.value]), tuple(strides[: count.value])
 
 
-def _read_filter(call: _core.ColdCall, descriptor: FilterDescriptor) -> tuple[int, ...]:
+def read_filter(
+    call: _core.ColdCall, descriptor: FilterDescriptor
+) -> tuple[DataType, TensorFormat, tuple[int, ...]]:
+    """Data type, format and shape as the library has them."""
     count, data_type, layout = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
     dims = (ctypes.c_int * CUDNN_DIM_MAX)()
     call(
@@ -186,7 +222,7 @@ def _read_filter(call: _core.ColdCall, descriptor: FilterDescriptor) -> tuple[in
         descriptor, CUDNN_DIM_MAX, ctypes.byref(data_type), ctypes.byref(layout),
         ctypes.byref(count), dims,
     )  # fmt: skip
-    return tuple(dims[: count.value])
+    return DataType(data_type.value), TensorFormat(layout.value), tuple(dims[: count.value])
 
 
 def _filter_strides(shape: tuple[int, ...], layout: TensorFormat) -> tuple[int, ...]:

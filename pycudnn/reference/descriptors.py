@@ -23,11 +23,15 @@ from .runtime import opaque
 @opaque("cudnnTensorDescriptor_t", "cudnnCreateTensorDescriptor", "cudnnDestroyTensorDescriptor")
 @dataclass
 class Tensor:
-    """Shape and strides (in elements) of a tensor; (N, C, *spatial) whatever the memory order."""
+    """Shape and strides (in elements) of a tensor; (N, C, *spatial) whatever the memory order.
+
+    In NCHW_VECT_C an element is a vector of `width` channels; `shape` counts channels.
+    """
 
     dtype: DataType = DataType.FLOAT
     shape: tuple[int, ...] = ()
     strides: tuple[int, ...] = ()
+    width: int = 1
 
 
 @opaque("cudnnFilterDescriptor_t", "cudnnCreateFilterDescriptor", "cudnnDestroyFilterDescriptor")

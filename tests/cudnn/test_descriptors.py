@@ -42,6 +42,39 @@ def test_other_ranks(library, ndim):
     assert desc.extent == 4 * np.prod(shape)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "shape", "strides"),
+    [
+        ("INT8x4", (2, 8, 3, 4), (24, 12, 4, 1)),
+        ("UINT8x4", (2, 8, 3), (6, 3, 1)),
+        ("INT8x32", (2, 64, 3, 4), (24, 12, 4, 1)),
+    ],
+)
+def test_vectors_of_channels(library, dtype, shape, strides):
+    vect = cudnn.TensorFormat.NCHW_VECT_C
+    desc = cudnn.TensorDescriptor(shape, cudnn.DataType[dtype], format=vect, library=library)
+    assert (desc.shape, desc.strides, desc.extent) == (shape, strides, np.prod(shape))
+    assert desc.dtype == (np.uint8 if dtype.startswith("U") else np.int8)
+    assert desc != cudnn.TensorDescriptor(shape, desc.dtype, library=library)
+    filter = cudnn.FilterDescriptor(shape, cudnn.DataType[dtype], format=vect, library=library)
+    assert (filter.shape, filter.extent) == (shape, np.prod(shape))
+
+
+@pytest.mark.parametrize("kind", [cudnn.TensorDescriptor, cudnn.FilterDescriptor])
+def test_vectors_that_cudnn_misreads(library, kind):
+    vect, int8x4 = cudnn.TensorFormat.NCHW_VECT_C, cudnn.DataType.INT8x4
+    for shape, dtype, format, text in (
+        ((2, 6, 3, 4), int8x4, vect, r"shape\[1\] must be a multiple of 4 for INT8x4"),
+        ((2, 8, 3, 4), cudnn.DataType.INT8x32, vect, "must be a multiple of 32"),
+        ((2, 8, 3), "float32", vect, "got NCHW_VECT_C with FLOAT"),
+        ((2, 8, 3, 4), int8x4, cudnn.TensorFormat.NHWC, "got NHWC with INT8x4"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            kind(shape, dtype, format=format, library=library)
+    with pytest.raises(ValueError, match="strides must be None for INT8x4"):
+        cudnn.TensorDescriptor((1, 4, 1, 1), int8x4, format=vect, strides=(1,) * 4, library=library)
+
+
 @given(
     shape=st.lists(st.integers(1, 9), min_size=4, max_size=8),
     data_type=st.sampled_from(["float32", "float64", "float16", "bfloat16", "int8", "int32"]),
@@ -269,7 +302,7 @@ def test_output_sizes_do_not_overflow(library, settings, text):
 
 def test_a_refused_set_shows_what_was_given(library):
     with pytest.raises(errors.CudnnError) as caught:
-        cudnn.TensorDescriptor((1, 3, 2, 2), "int64", format=2, library=library)
+        cudnn.TensorDescriptor((1, 3, 2, 2), "int64", library=library)
     assert "shape: (1, 3, 2, 2)" in caught.value.arguments
     assert "INT64" in str(caught.value)
 
@@ -314,11 +347,8 @@ def test_h3_failed_constructions_leave_nothing():
     before = reference.live_objects()
     for _ in range(100):
         with pytest.raises((errors.CudnnError, ValueError)):
-            # Accepted by our checks, refused by the library: C not a multiple of 4.
-            cudnn.TensorDescriptor(
-                (1, 3, 2, 2), "float32", format=cudnn.TensorFormat.NCHW_VECT_C,
-                library="reference",
-            )  # fmt: skip
+            # Accepted by our checks, refused by the library.
+            cudnn.TensorDescriptor((1, 3, 2, 2), "int64", library="reference")
     gc.collect()
     assert reference.live_objects() == before
 

@@ -8,14 +8,16 @@ import math
 from pycudnn.abi.cudnn_enums import CUDNN_DIM_MAX, DataType, TensorFormat
 
 from ..descriptors import Filter
-from ..memory import numpy_dtype, write, write_array
+from ..memory import write, write_array
 from ..runtime import bad_param, implements, not_supported
 from .tensor_descriptors import (
+    VECTOR_WIDTHS,
     check_positive,
     checked_data_type,
     checked_dims,
     checked_format,
     first,
+    item_size,
 )
 
 _DATA_TYPES = (
@@ -25,6 +27,9 @@ _DATA_TYPES = (
     DataType.INT8,
     DataType.UINT8,
     DataType.BFLOAT16,
+    DataType.INT8x4,
+    DataType.UINT8x4,
+    DataType.INT8x32,
 )
 
 
@@ -34,7 +39,10 @@ def _checked(data_type: int, tensor_format: int) -> tuple[DataType, TensorFormat
 
 
 def _set(descriptor: Filter, dtype: DataType, layout: TensorFormat, shape: tuple[int, ...]) -> None:
-    if math.prod(shape) * numpy_dtype(dtype).itemsize >= 2**63:
+    if layout == TensorFormat.NCHW_VECT_C and shape[1] % VECTOR_WIDTHS[dtype]:
+        # cuDNN drops channels that fill no vector, in silence.
+        raise bad_param(f"{dtype.name} needs channels in multiples of {VECTOR_WIDTHS[dtype]}")
+    if math.prod(shape) * item_size(dtype) >= 2**63:
         raise not_supported(f"a filter of {shape} has more bytes than memory has addresses")
     descriptor.dtype, descriptor.format, descriptor.shape = dtype, layout, shape
 
@@ -85,6 +93,7 @@ def get_filter_nd(
 @implements("cudnnGetFilterSizeInBytes")
 def get_filter_size(descriptor: Filter, size: int) -> None:
     """Bytes of the packed weights."""
-    item = numpy_dtype(descriptor.dtype).itemsize
     count = math.prod(descriptor.shape) if descriptor.shape else 0
-    write(size, ctypes.c_size_t, item * count, "size")
+    if descriptor.format == TensorFormat.NCHW_VECT_C:
+        count //= VECTOR_WIDTHS[descriptor.dtype]
+    write(size, ctypes.c_size_t, item_size(descriptor.dtype) * count, "size")

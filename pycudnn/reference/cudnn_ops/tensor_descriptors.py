@@ -10,7 +10,7 @@ import ctypes
 from pycudnn.abi.cudnn_enums import CUDNN_DIM_MAX, DataType, TensorFormat
 
 from ..descriptors import Tensor, packed_strides
-from ..memory import Layout, numpy_dtype, read_array, write, write_array
+from ..memory import numpy_dtype, read_array, write, write_array
 from ..runtime import bad_param, implements, not_supported
 
 _LARGEST_EXTENT = 2**31 - 1  # elements from the first to the last: cuDNN counts them in a C int
@@ -24,16 +24,18 @@ _DATA_TYPES = (
     DataType.INT32,
     DataType.UINT8,
     DataType.BFLOAT16,
+    DataType.INT8x4,
+    DataType.UINT8x4,
+    DataType.INT8x32,
 )
-VECTOR_TYPES = (DataType.INT8x4, DataType.UINT8x4, DataType.INT8x32)
+# Channels in one vector, which are its bytes as well.
+VECTOR_WIDTHS = {DataType.INT8x4: 4, DataType.UINT8x4: 4, DataType.INT8x32: 32}
 
 
 def checked_data_type(
     data_type: int, allowed: tuple[DataType, ...], kind: str = "tensor"
 ) -> DataType:
     """The enum member, if a descriptor of this `kind` may hold it."""
-    if data_type in VECTOR_TYPES:
-        raise not_supported(f"{DataType(data_type).name}: the reference has no vector data types")
     if data_type not in allowed:
         names = ", ".join(member.name for member in allowed)
         raise bad_param(f"dataType {data_type} of a {kind} descriptor: must be one of {names}")
@@ -41,14 +43,28 @@ def checked_data_type(
 
 
 def checked_format(tensor_format: int, data_type: int) -> TensorFormat:
-    """The enum member; NCHW_VECT_C goes with vector data types, which are not here."""
+    """The enum member; NCHW_VECT_C goes with vector data types.
+
+    cudnnSetTensorNdDescriptorEx takes it with any type, and counts a quarter of the channels.
+    """
     if tensor_format == TensorFormat.NCHW_VECT_C:
-        if data_type not in VECTOR_TYPES:
+        if data_type not in VECTOR_WIDTHS:
             raise bad_param(f"NCHW_VECT_C needs a vector data type, got dataType {data_type}")
-        raise not_supported("the reference has no NCHW_VECT_C")
+        return TensorFormat.NCHW_VECT_C
     if tensor_format not in (TensorFormat.NCHW, TensorFormat.NHWC):
         raise bad_param(f"format {tensor_format}: must be NCHW (0) or NHWC (1)")
     return TensorFormat(tensor_format)
+
+
+def item_size(data_type: DataType) -> int:
+    """Bytes of an element, which may be a vector."""
+    width = VECTOR_WIDTHS.get(data_type)
+    return numpy_dtype(data_type).itemsize if width is None else width
+
+
+def in_vectors(shape: tuple[int, ...], width: int) -> tuple[int, ...]:
+    """The shape with channels counted in vectors of `width`."""
+    return (shape[0], shape[1] // width, *shape[2:])
 
 
 def checked_dims(address: int, count: int, least: int, name: str) -> tuple[int, ...]:
@@ -70,26 +86,41 @@ def check_positive(dims: tuple[int, ...], name: str) -> None:
 
 
 def _set(
-    descriptor: Tensor, data_type: DataType, shape: tuple[int, ...], strides: tuple[int, ...]
+    descriptor: Tensor,
+    data_type: DataType,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    width: int = 1,
 ) -> None:
     for index, (size, stride) in enumerate(zip(shape, strides, strict=True)):
         if stride == 0 and size != 1:
             raise bad_param(
                 f"stride {index} is 0, which only a dimension of 1 may have, not {size}"
             )
-    candidate = Tensor(data_type, shape, strides)
+    candidate = Tensor(data_type, shape, strides, width)
     if extent(candidate) > _LARGEST_EXTENT:
         raise not_supported(f"{shape} with strides {strides} spans over 2**31 - 1 elements")
-    descriptor.dtype, descriptor.shape, descriptor.strides = data_type, shape, strides
+    vars(descriptor).update(vars(candidate))
 
 
-def extent(descriptor: Layout) -> int:
+def _set_packed(
+    descriptor: Tensor, data_type: DataType, shape: tuple[int, ...], layout: TensorFormat
+) -> None:
+    width = VECTOR_WIDTHS[data_type] if layout == TensorFormat.NCHW_VECT_C else 1
+    if shape[1] % width:
+        raise bad_param(f"{data_type.name} needs channels in multiples of {width}: {shape}")
+    _set(descriptor, data_type, shape, packed_strides(in_vectors(shape, width), layout), width)
+
+
+def extent(descriptor: Tensor) -> int:
     """Elements from the lowest address to the highest, gaps between strides included."""
     if not descriptor.shape:
         return 0
     return 1 + sum(
         (size - 1) * abs(stride)
-        for size, stride in zip(descriptor.shape, descriptor.strides, strict=True)
+        for size, stride in zip(
+            in_vectors(descriptor.shape, descriptor.width), descriptor.strides, strict=True
+        )
     )
 
 
@@ -101,7 +132,7 @@ def set_tensor_4d(
     layout = checked_format(tensor_format, data_type)
     dtype = checked_data_type(data_type, _DATA_TYPES)
     check_positive((n, c, h, w), "(n, c, h, w)")
-    _set(descriptor, dtype, (n, c, h, w), packed_strides((n, c, h, w), layout))
+    _set_packed(descriptor, dtype, (n, c, h, w), layout)
 
 
 @implements("cudnnSetTensor4dDescriptorEx")
@@ -128,7 +159,7 @@ def set_tensor_nd_ex(
     layout = checked_format(tensor_format, data_type)
     dtype = checked_data_type(data_type, _DATA_TYPES)
     shape = checked_dims(dims, count, 3 if layout == TensorFormat.NHWC else 2, "dimA")
-    _set(descriptor, dtype, shape, packed_strides(shape, layout))
+    _set_packed(descriptor, dtype, shape, layout)
 
 
 def first(values: tuple[int, ...], count: int) -> tuple[int, ...]:
@@ -159,5 +190,4 @@ def get_tensor_nd(
 @implements("cudnnGetTensorSizeInBytes")
 def get_tensor_size(descriptor: Tensor, size: int) -> None:
     """Bytes that the tensor spans in memory."""
-    item = numpy_dtype(descriptor.dtype).itemsize
-    write(size, ctypes.c_size_t, item * extent(descriptor), "size")
+    write(size, ctypes.c_size_t, item_size(descriptor.dtype) * extent(descriptor), "size")
