@@ -35,11 +35,12 @@ def derive(
     ]
 
 
-def check_alike(x_desc: TensorDescriptor, **others: TensorDescriptor) -> None:
-    """All are tensors of the shape and data type of x."""
+def check_alike(x_desc: TensorDescriptor, **others: TensorDescriptor | None) -> None:
+    """All are given, and tensors of the shape and data type of x."""
     require(x_desc, TensorDescriptor, "x_desc")
     for name, desc in others.items():
-        require(desc, TensorDescriptor, name)
+        if not isinstance(desc, TensorDescriptor):
+            raise TypeError(f"{name} must be a TensorDescriptor, got {desc!r}")
         if desc.shape != x_desc.shape:
             raise ValueError(f"{name} must have the shape of x, {x_desc.shape}, got {desc.shape}")
         if desc.dtype_code != x_desc.dtype_code:

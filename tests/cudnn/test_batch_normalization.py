@@ -291,7 +291,7 @@ def test_b3_epsilon(context, rng):
         ({"exponential_average_factor": 1.5}, ValueError, "exponential_average_factor.*at most 1"),
         ({"exponential_average_factor": -0.1}, ValueError, "factor must be at least 0, got -0.1"),
         ({"exponential_average_factor": float("nan")}, ValueError, "finite number, got nan"),
-        ({"epsilon": "much"}, ValueError, "epsilon must be a finite number, got 'much'"),
+        ({"epsilon": "much"}, TypeError, "epsilon must be a real number, got 'much'"),
         ({"epsilon": None}, TypeError, "epsilon must be a real number, got None"),
         ({"alpha": "1x"}, TypeError, "alpha must be a real number"),
         ({"beta": 10**400}, ValueError, "beta must fit a double"),
@@ -562,3 +562,31 @@ def test_a_fused_backward_without_bias_is_refused(context, rng):
     dx, dscale, dbias = p.blank(), p.blank_parameters(), p.blank_parameters()
     with pytest.raises(TypeError, match="bias"):
         p.backward_ex(p.tensor(), None, dx, dscale, dbias, p.side.scratch(p.sizes()[1]), None)
+
+
+def test_null_descriptors_in_c(context, rng):
+    """C callers give NULL for what an operation does not have; the object face has a stand-in."""
+    p = Fused(context, rng, OPS.BN, SPATIAL, "float32", "packed")
+    functions = raw.bind(p.library)
+    handle = ctypes.cast(p.handle.address, raw.cudnnHandle_t)
+    x_desc, desc = (ctypes.cast(d.address, raw.cudnnTensorDescriptor_t) for d in (p.x.desc, p.desc))
+    one, zero = ctypes.byref(ctypes.c_float(1)), ctypes.byref(ctypes.c_float(0))
+    no_tensor, no_activation = raw.cudnnTensorDescriptor_t(), raw.cudnnActivationDescriptor_t()
+    data = [operand.data.address for operand in (p.x, p.y, p.scale, p.bias)]
+    size = ctypes.c_size_t()
+    assert 0 == functions.cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize(
+        handle, SPATIAL, OPS.BN, x_desc, no_tensor, x_desc, desc, no_activation,
+        ctypes.byref(size),
+    )  # fmt: skip
+    assert size.value == 0
+    assert 0 == functions.cudnnBatchNormalizationForwardTrainingEx(
+        handle, SPATIAL, OPS.BN, one, zero, x_desc, data[0], no_tensor, None, x_desc, data[1],
+        desc, data[2], data[3], 0.5, None, None, EPSILON, None, None, no_activation,
+        None, 0, None, 0,
+    )  # fmt: skip
+    p.y.check(p.exact.y)
+    status = functions.cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize(
+        handle, PERSISTENT, OPS.BN_ACTIVATION, x_desc, no_tensor, x_desc, desc, no_activation,
+        ctypes.byref(size),
+    )  # fmt: skip
+    assert status.name == "BAD_PARAM"
