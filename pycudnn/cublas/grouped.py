@@ -9,7 +9,7 @@ from typing import Any
 
 from pycudnn.abi import function_type, prototype
 from pycudnn.abi.cublas_enums import Operation, PointerMode
-from pycudnn.cublas import _elements, _engine
+from pycudnn.cublas import _elements, _engine, _numbers
 from pycudnn.cublas._elements import FLOAT32, FLOAT64, Element
 from pycudnn.cublas._functions import FUNCTIONS, Argument
 from pycudnn.cublas._overlap import Piece, colliding
@@ -98,7 +98,7 @@ def gemm_grouped_batched_ex(
         name: _elements.type_code(value, name)
         for name, value in (("a_type", a_type), ("b_type", b_type), ("c_type", c_type))
     }
-    compute = _engine.check_compute_type(compute_type, types["c_type"])
+    compute = _numbers.check_compute_type(compute_type, types["c_type"])
     elements = (
         *(_elements.element_of(code) for code in types.values()),
         _elements.scaling_element(compute, types["c_type"]),
@@ -126,8 +126,8 @@ def _run(
     """``elements`` are those of A, B, C and the scaling factors."""
     if not isinstance(handle, Handle):
         raise TypeError(f"handle must be a cublas.Handle, got {handle!r}")
-    count = _engine.size(group_count, "group_count")
-    numbers = _numbers(given, count)
+    count = _numbers.size(group_count, "group_count")
+    numbers = _lists(given, count)
     alpha, beta = (
         _engine.read_list(given[name], name, count, "numbers") for name in ("alpha", "beta")
     )
@@ -145,7 +145,7 @@ def _run(
         }
         if handle.workspace is not None:
             frames.main.operand(handle.workspace, "workspace", True)
-        is_wide = any(v > _engine.INT_MAX for values in numbers.values() for v in values)
+        is_wide = any(v > _numbers.INT_MAX for values in numbers.values() for v in values)
         c_name = function + ("_64" if is_wide else "")
         integer = ctypes.c_int64 if is_wide else ctypes.c_int
         declared = prototype("cublas", c_name).arguments[1:]
@@ -169,10 +169,10 @@ def _run(
         frames.main(c_name, handle, *arguments)
 
 
-def _numbers(given: dict[str, Any], count: int) -> dict[str, list[int]]:
+def _lists(given: dict[str, Any], count: int) -> dict[str, list[int]]:
     """The lists of whole numbers, each checked."""
     checks: dict[str, Callable[[Any, str], int]] = dict.fromkeys(
-        ("m", "n", "k", "lda", "ldb", "ldc", "group_size"), _engine.size
+        ("m", "n", "k", "lda", "ldb", "ldc", "group_size"), _numbers.size
     )
     checks |= dict.fromkeys(("transa", "transb"), _operation)
     return {
@@ -186,7 +186,7 @@ def _numbers(given: dict[str, Any], count: int) -> dict[str, list[int]]:
 
 def _operation(value: Any, name: str) -> int:
     choices = (Operation.N, Operation.T, Operation.C)
-    return _engine.choice(value, Argument(name, "enum", choices))
+    return _numbers.choice(value, Argument(name, "enum", choices))
 
 
 def _blocks(numbers: dict[str, list[int]], name: str, count: int) -> list[Block]:
@@ -194,7 +194,7 @@ def _blocks(numbers: dict[str, list[int]], name: str, count: int) -> list[Block]
     for group in range(count):
         values = {key: found[group] for key, found in numbers.items()}
         block = _SHAPES[name].block(values)
-        _engine.check_leading(f"ld{name}[{group}]", values[f"ld{name}"], block.length)
+        _numbers.check_leading(f"ld{name}[{group}]", values[f"ld{name}"], block.length)
         blocks.append(block)
     return blocks
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pycudnn import _core
-from pycudnn.cublas._engine import INT_MAX, LONG_MAX, check_leading, integer, size
+from pycudnn.cublas._numbers import INT_MAX, LONG_MAX, check_leading, integer, size
 from pycudnn.cublas._shapes import Block
 from pycudnn.device import Stream
 from pycudnn.errors import LibraryMismatch
