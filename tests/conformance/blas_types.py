@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
+from pycudnn.cublas import ComputeType
 from pycudnn.cublas import CudaDataType as Type
 
 _REAL = (Type.R_32F, Type.R_64F)
@@ -29,13 +32,26 @@ _GEMM = [
         (Type.R_16BF, Type.R_32F), (Type.R_32F, Type.R_32F),
     )
 ]  # fmt: skip
-_GEMM_EX = [
+_GEMM_EX: list[dict[str, int]] = [
     *_GEMM,
     *_same("a_type b_type c_type", (Type.R_64F, *_COMPLEX)),
     {"a_type": Type.R_8I, "b_type": Type.R_8I, "c_type": Type.R_32I},
 ]
+_PEDANTIC = {
+    Type.R_32F: ComputeType.COMPUTE_32F_PEDANTIC,
+    Type.C_32F: ComputeType.COMPUTE_32F_PEDANTIC,
+    Type.R_64F: ComputeType.COMPUTE_64F_PEDANTIC,
+    Type.C_64F: ComputeType.COMPUTE_64F_PEDANTIC,
+    Type.R_32I: ComputeType.COMPUTE_32I_PEDANTIC,
+    Type.R_16F: ComputeType.COMPUTE_16F,
+}
+_GEMM_EX += [
+    types | {"compute_type": _PEDANTIC[types["c_type"]]}
+    for types in _GEMM_EX
+    if types["c_type"] in _PEDANTIC
+]
 _E = "execution_type"
-TYPES: dict[str, list[dict[str, Type]]] = {
+TYPES: Mapping[str, Sequence[Mapping[str, int]]] = {
     "copy_ex": _same("x_type y_type", (*_HALF, *_REAL, *_COMPLEX)),
     "swap_ex": _same("x_type y_type", (*_HALF, *_REAL, *_COMPLEX)),
     "iamax_ex": _same("x_type", (*_HALF, *_REAL, *_COMPLEX)),

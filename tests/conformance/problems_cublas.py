@@ -136,7 +136,9 @@ class Posed:
         if argument.element is not None:
             return argument.element
         if argument.typed_by == "compute_type":
-            compute = _elements.default_compute_type(self.values["c_type"])
+            compute = self.values.get("compute_type")
+            if compute is None:
+                compute = _elements.default_compute_type(self.values["c_type"])
             return _elements.scaling_element(compute, self.values["c_type"])
         return _elements.element_of(self.values[argument.typed_by])
 
@@ -255,9 +257,7 @@ class Posed:
             if argument.kind == "operand":
                 buffers = self.memory[argument.name].buffers
                 keywords[argument.name] = buffers if argument.batched == "pointers" else buffers[0]
-            elif argument.kind in ("compute_type", "algo"):
-                continue
-            else:
+            elif argument.name not in ("compute_type", "algo") or argument.name in self.values:
                 source = self.scalars if argument.kind == "scalar" else self.values
                 keywords[argument.name] = source[argument.name]
         return keywords
