@@ -130,17 +130,18 @@ class NormOperations(Operations):
         ):  # fmt: skip
             if moved is not None:
                 moved.alias = old
-        number = {"dtype": self.compute_type, "ndim": len(x.shape)}
+
+        def number(value: float) -> Tensor:
+            return self.scalar(value, self.compute_type, ndim=len(x.shape))
+
         inputs = {
             "XDESC": x,
             "SCALE_DESC": scale,
             "BIAS_DESC": bias,
             "MEAN_DESC": mean,
             "INV_VARIANCE_DESC": inv_variance,
-            "EPSILON_DESC": self.scalar(epsilon, **number),
-            "EXP_AVG_FACTOR_DESC": (
-                None if average_factor is None else self.scalar(average_factor, **number)
-            ),
+            "EPSILON_DESC": number(epsilon),
+            "EXP_AVG_FACTOR_DESC": (None if average_factor is None else number(average_factor)),
             "INPUT_RUNNING_MEAN_DESC": running_mean,
             "INPUT_RUNNING_VAR_DESC": running_variance,
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from pycudnn.cudnn.graph.engines import EngineConfig
 
 _FORMAT = "pycudnn execution plan 1"
+
+
+def _digest(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _pointers(addresses: list[int]) -> Any:
@@ -50,6 +55,11 @@ class _Operand:
             tensor.uid, tensor.name, DataType(tensor.dtype).name, tensor.shape, tensor.strides,
             tensor.alignment, tensor.is_output, tensor.layout.alias, tensor.value,
         )  # fmt: skip
+
+    @classmethod
+    def of_json(cls, content: dict[str, Any]) -> _Operand:
+        shapes = {name: tuple(content[name]) for name in ("shape", "strides")}
+        return cls(**{**content, **shapes})
 
     @property
     def data_type(self) -> DataType:
@@ -174,29 +184,26 @@ class ExecutionPlan:
         For the same version of cuDNN and the same kind of device.
         """
         text = self.descriptor.get("EXECUTION_PLAN_JSON_REPRESENTATION")
-        tensors = [asdict(operand) for operand in self._operands.all]
-        return json.dumps({"format": _FORMAT, "plan": text, "tensors": tensors})
+        content = {"plan": text, "tensors": [asdict(operand) for operand in self._operands.all]}
+        return json.dumps({"format": _FORMAT, "digest": _digest(content), **content})
 
     @classmethod
     def from_json(cls, handle: Handle, text: str) -> ExecutionPlan:
         """The plan that ``to_json`` wrote; its operands go by name.
 
-        ValueError for text that it did not write, CudnnError for a plan of another cuDNN.
+        ValueError for text that it did not write, or that was changed: cuDNN trusts its JSON.
+        CudnnError for a plan of another cuDNN.
         """
         require(handle, Handle, "handle")
         require(text, str, "text")
         try:
             content = json.loads(text)
-            if content["format"] != _FORMAT:
-                raise ValueError(content["format"])
+            kind, digest = content.pop("format"), content.pop("digest")
+            if kind != _FORMAT or digest != _digest(content):
+                raise ValueError("another format or another digest")
             plan = content["plan"]
-            operands = Operands(
-                _Operand(
-                    **{**each, "shape": tuple(each["shape"]), "strides": tuple(each["strides"])}
-                )
-                for each in content["tensors"]
-            )
-        except (KeyError, TypeError, ValueError) as error:
+            operands = Operands(_Operand.of_json(each) for each in content["tensors"])
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"text must be what to_json wrote, got {text[:60]!r}") from error
         descriptor = BackendDescriptor(
             K.EXECUTION_PLAN_DESCRIPTOR,

@@ -186,7 +186,7 @@ def to_c(spec: Attribute, kind: T, value: Any, version: int) -> Any:
         data = value.encode() if isinstance(value, str) else value
         if not isinstance(data, bytes) or not data:
             raise TypeError(f"{name} must be text, got {value!r}")
-        return (ctypes.c_char * len(data))(*data)
+        return (ctypes.c_char * len(data)).from_buffer_copy(data)
     convert = _converter(spec, kind)
     given = elements(spec, value)
     labels = [f"{name}[{i}]" if spec.is_array else name for i in range(len(given))]
