@@ -47,6 +47,7 @@ from pycudnn.abi.cudnn_enums import (
     LossNormalizationMode,
     LRNMode,
     MathType,
+    MultiHeadAttnWeightKind,
     NanPropagation,
     NormAlgo,
     NormMode,
@@ -67,8 +68,10 @@ from pycudnn.abi.cudnn_enums import (
     SoftmaxMode,
     Status,
     TensorFormat,
+    WgradMode,
 )
 from pycudnn.cudnn import graph
+from pycudnn.cudnn._weights import WeightView
 from pycudnn.cudnn.activation import ActivationDescriptor
 from pycudnn.cudnn.algorithms import (
     AlgorithmPerformance,
@@ -85,6 +88,18 @@ from pycudnn.cudnn.algorithms import (
     get_convolution_forward_algorithm_v7,
     get_convolution_forward_workspace_size,
     select_algorithm,
+)
+from pycudnn.cudnn.attention import (
+    AttentionBuffers,
+    AttentionDescriptor,
+    AttentionSettings,
+    get_multi_head_attn_buffers,
+    get_multi_head_attn_weights,
+)
+from pycudnn.cudnn.attention_calls import (
+    multi_head_attn_backward_data,
+    multi_head_attn_backward_weights,
+    multi_head_attn_forward,
 )
 from pycudnn.cudnn.batch_normalization import (
     batch_normalization_backward,
@@ -157,6 +172,7 @@ from pycudnn.cudnn.reduction import (
 )
 from pycudnn.cudnn.rnn import (
     RNNDescriptor,
+    RNNSettings,
     RNNWeights,
     build_rnn_dynamic,
     get_rnn_temp_space_sizes,
@@ -180,6 +196,9 @@ __all__ = [
     "AlgorithmCache",
     "AlgorithmPerformance",
     "AlgorithmRecords",
+    "AttentionBuffers",
+    "AttentionDescriptor",
+    "AttentionSettings",
     "BatchNormMode",
     "BatchNormOps",
     "CTCGradMode",
@@ -205,6 +224,7 @@ __all__ = [
     "LibraryPropertyType",
     "LossNormalizationMode",
     "MathType",
+    "MultiHeadAttnWeightKind",
     "NanPropagation",
     "NormAlgo",
     "NormMode",
@@ -220,6 +240,7 @@ __all__ = [
     "RNNDescriptor",
     "RNNInputMode",
     "RNNMode",
+    "RNNSettings",
     "RNNWeights",
     "ReduceTensorDescriptor",
     "ReduceTensorIndices",
@@ -234,6 +255,8 @@ __all__ = [
     "Status",
     "TensorDescriptor",
     "TensorFormat",
+    "WeightView",
+    "WgradMode",
     "activation_backward",
     "activation_forward",
     "add_tensor",
@@ -285,6 +308,8 @@ __all__ = [
     "get_error_string",
     "get_last_error_string",
     "get_max_device_version",
+    "get_multi_head_attn_buffers",
+    "get_multi_head_attn_weights",
     "get_normalization_backward_workspace_size",
     "get_normalization_forward_training_workspace_size",
     "get_normalization_training_reserve_space_size",
@@ -299,6 +324,9 @@ __all__ = [
     "graph",
     "lrn_cross_channel_backward",
     "lrn_cross_channel_forward",
+    "multi_head_attn_backward_data",
+    "multi_head_attn_backward_weights",
+    "multi_head_attn_forward",
     "normalization_backward",
     "normalization_forward_inference",
     "normalization_forward_training",

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from pycudnn import _core, dtypes
+from pycudnn import _core, dtypes, memory
 from pycudnn.abi.cudnn_enums import DataType
 from pycudnn.cudnn._objects import construct, integers, real, require
 from pycudnn.cudnn.dropout import DropoutDescriptor
+from pycudnn.cudnn.handle import Handle
 from pycudnn.cudnn.tensor import check_size
 from pycudnn.libraries import Library
 
@@ -83,3 +84,15 @@ def encode_fill(value: Any, data_type: DataType) -> Any:
 def decode_fill(memory: Any, data_type: int) -> float:
     """The number in C memory of the data type."""
     return float(np.frombuffer(memory, dtypes.to_numpy(data_type), 1)[0])
+
+
+def device_lengths(desc: Any, handle: Handle) -> memory.Buffer:
+    """The lengths of a descriptor's sequences on the handle's device.
+
+    Made on first use and kept in the descriptor, so that queued work finds them as they were.
+    """
+    kept = vars(desc).setdefault("_device_lengths", {})
+    if handle.device not in kept:
+        lengths = np.array(desc.seq_lengths, np.int32)
+        kept[handle.device] = memory.from_numpy(lengths, device=handle.device, stream=handle.stream)
+    return kept[handle.device]

@@ -1,8 +1,8 @@
-"""cudnn_adv.h: CTC loss, recurrent networks, sequences and multi-head attention. One module for each
-group of functions."""
+"""cudnn_adv.h: CTC loss, recurrent networks, sequences and multi-head attention. One module for
+each group of functions."""
 
 from __future__ import annotations
 
-from . import ctc, rnn_data, rnn_descriptors, sequence
+from . import attention, attention_descriptors, ctc, rnn_data, rnn_descriptors, sequence
 
-__all__ = ["ctc", "rnn_data", "rnn_descriptors", "sequence"]
+__all__ = ["attention", "attention_descriptors", "ctc", "rnn_data", "rnn_descriptors", "sequence"]

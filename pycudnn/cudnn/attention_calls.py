@@ -1,0 +1,255 @@
+"""Multi-head attention: forward and the gradients of data and weights.
+
+Operands are laid out as their SeqDataDescriptors say. The lengths of the sequences come from
+there, too: a descriptor keeps a copy on the device. That is made on its first use, so make a call
+once before it is captured in a graph.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from pycudnn import _core
+from pycudnn.abi.cudnn_enums import WgradMode
+from pycudnn.cudnn._objects import int_array, integer, integers, member, optional, require
+from pycudnn.cudnn._objects import workspace as workspace_operand
+from pycudnn.cudnn._sequences import device_lengths
+from pycudnn.cudnn.attention import (
+    AttentionBuffers,
+    AttentionDescriptor,
+    get_multi_head_attn_buffers,
+    weights_operand,
+)
+from pycudnn.cudnn.handle import Handle
+from pycudnn.cudnn.sequence import SeqDataDescriptor
+from pycudnn.dtypes import name as dtype_name
+
+
+def multi_head_attn_forward(
+    handle: Handle,
+    attn: AttentionDescriptor,
+    q_desc: SeqDataDescriptor,
+    queries: Any,
+    residuals: Any,
+    k_desc: SeqDataDescriptor,
+    keys: Any,
+    v_desc: SeqDataDescriptor,
+    values: Any,
+    o_desc: SeqDataDescriptor,
+    out: Any,
+    weights: Any,
+    workspace: Any,
+    reserve_space: Any = None,
+    *,
+    lo_win: Any = None,
+    hi_win: Any = None,
+    current_index: int | None = None,
+) -> None:
+    """Attention of each query over the keys in its window (cudnnMultiHeadAttnForward).
+
+    The query of time step t sees the keys from ``lo_win[t]`` to before ``hi_win[t]`` (one int or
+    one per time step; None: all), as far as their sequence goes. ``residuals``, laid out like the
+    output, is added to it; None is none. With ``current_index`` only that time step is computed,
+    None computes all. A ``reserve_space`` makes it a training step, which keeps there what the
+    gradients need; its buffers are those of ``get_multi_head_attn_buffers(training=True)``.
+
+    TypeError for a data type other than the attention's, ValueError for shapes, lengths or
+    windows that do not fit it or each other, and for buffers that are too small.
+    """
+    shapes = _Shapes(handle, attn, q_desc, k_desc, v_desc, o_desc, "o_desc")
+    windows = shapes.windows(lo_win, hi_win)
+    training = reserve_space is not None
+    step = -1
+    if current_index is not None:
+        if training:
+            raise ValueError(f"current_index must be None in training, got {current_index!r}")
+        step = integer(current_index, "current_index", 0, q_desc.shape[0] - 1)
+    sizes = get_multi_head_attn_buffers(handle, attn, training=training)
+    with _core.ColdCall(handle.library, handle) as call:
+        buffers = _buffers(call, sizes, weights, workspace, reserve_space)
+        call(
+            "cudnnMultiHeadAttnForward",
+            handle, attn, step, *windows, *shapes.lengths(call),
+            q_desc, call.operand(queries, "queries", False, q_desc),
+            optional(call, residuals, "residuals", False, o_desc),
+            k_desc, call.operand(keys, "keys", False, k_desc),
+            v_desc, call.operand(values, "values", False, v_desc),
+            o_desc, call.operand(out, "out", True, o_desc),
+            *buffers,
+        )  # fmt: skip
+
+
+def multi_head_attn_backward_data(
+    handle: Handle,
+    attn: AttentionDescriptor,
+    do_desc: SeqDataDescriptor,
+    dout: Any,
+    dq_desc: SeqDataDescriptor,
+    dqueries: Any,
+    queries: Any,
+    dk_desc: SeqDataDescriptor,
+    dkeys: Any,
+    keys: Any,
+    dv_desc: SeqDataDescriptor,
+    dvalues: Any,
+    values: Any,
+    weights: Any,
+    workspace: Any,
+    reserve_space: Any,
+    *,
+    lo_win: Any = None,
+    hi_win: Any = None,
+) -> None:
+    """Gradients of queries, keys and values (cudnnMultiHeadAttnBackwardData).
+
+    Windows, weights, data and reserve space are those of the forward call. The gradient of the
+    residuals is ``dout`` itself. Errors as in ``multi_head_attn_forward``.
+    """
+    shapes = _Shapes(handle, attn, dq_desc, dk_desc, dv_desc, do_desc, "do_desc")
+    windows = shapes.windows(lo_win, hi_win)
+    sizes = get_multi_head_attn_buffers(handle, attn, training=True)
+    with _core.ColdCall(handle.library, handle) as call:
+        buffers = _buffers(call, sizes, weights, workspace, reserve_space)
+        call(
+            "cudnnMultiHeadAttnBackwardData",
+            handle, attn, *windows, *shapes.lengths(call),
+            do_desc, call.operand(dout, "dout", False, do_desc),
+            dq_desc, call.operand(dqueries, "dqueries", True, dq_desc),
+            call.operand(queries, "queries", False, dq_desc),
+            dk_desc, call.operand(dkeys, "dkeys", True, dk_desc),
+            call.operand(keys, "keys", False, dk_desc),
+            dv_desc, call.operand(dvalues, "dvalues", True, dv_desc),
+            call.operand(values, "values", False, dv_desc),
+            *buffers,
+        )  # fmt: skip
+
+
+def multi_head_attn_backward_weights(
+    handle: Handle,
+    attn: AttentionDescriptor,
+    add_grad: WgradMode,
+    q_desc: SeqDataDescriptor,
+    queries: Any,
+    k_desc: SeqDataDescriptor,
+    keys: Any,
+    v_desc: SeqDataDescriptor,
+    values: Any,
+    do_desc: SeqDataDescriptor,
+    dout: Any,
+    weights: Any,
+    dweights: Any,
+    workspace: Any,
+    reserve_space: Any,
+) -> None:
+    """Gradients of weights and biases, set or added (cudnnMultiHeadAttnBackwardWeights).
+
+    It comes after ``multi_head_attn_backward_data`` with the same buffers. Errors as in
+    ``multi_head_attn_forward``.
+    """
+    mode = member(WgradMode, add_grad, "add_grad")
+    _Shapes(handle, attn, q_desc, k_desc, v_desc, do_desc, "do_desc")
+    sizes = get_multi_head_attn_buffers(handle, attn, training=True)
+    with _core.ColdCall(handle.library, handle) as call:
+        size, address, *temporary = _buffers(call, sizes, weights, workspace, reserve_space)
+        call(
+            "cudnnMultiHeadAttnBackwardWeights",
+            handle, attn, mode,
+            q_desc, call.operand(queries, "queries", False, q_desc),
+            k_desc, call.operand(keys, "keys", False, k_desc),
+            v_desc, call.operand(values, "values", False, v_desc),
+            do_desc, call.operand(dout, "dout", False, do_desc),
+            size, address, weights_operand(call, dweights, sizes.weights, "dweights", True),
+            *temporary,
+        )  # fmt: skip
+
+
+def _buffers(
+    call: _core.ColdCall, sizes: AttentionBuffers, weights: Any, workspace: Any, reserve_space: Any
+) -> tuple[int, int, int, int, int, int]:
+    """Size and address of weights, workspace and reserve space."""
+    space, space_bytes = workspace_operand(call, workspace, sizes.workspace)
+    reserve, reserve_bytes = workspace_operand(
+        call, reserve_space, sizes.reserve_space, "reserve_space"
+    )
+    address = weights_operand(call, weights, sizes.weights, "weights", False)
+    return sizes.weights, address, space_bytes, space, reserve_bytes, reserve
+
+
+class _Shapes:
+    """The descriptors of a call, which fit the attention and each other."""
+
+    def __init__(
+        self,
+        handle: Handle,
+        attn: AttentionDescriptor,
+        q_desc: SeqDataDescriptor,
+        k_desc: SeqDataDescriptor,
+        v_desc: SeqDataDescriptor,
+        o_desc: SeqDataDescriptor,
+        o_name: str,
+    ) -> None:
+        require(handle, Handle, "handle")
+        require(attn, AttentionDescriptor, "attn")
+        self.handle, self.q_desc, self.k_desc = handle, q_desc, k_desc
+        for name in ("attention_dropout", "post_dropout"):
+            dropout = getattr(attn, name)
+            if dropout is not None and dropout.closed:
+                raise ValueError(f"the {name} of this attention is closed")
+        settings = attn.read()
+        named = {"q_desc": q_desc, "k_desc": k_desc, "v_desc": v_desc, o_name: o_desc}
+        for name, desc in named.items():
+            require(desc, SeqDataDescriptor, name)
+            if desc.dtype_code != settings.data_type:
+                raise TypeError(
+                    f"{name} must be {dtype_name(settings.data_type)} as the attention is, "
+                    f"got {dtype_name(desc.dtype_code)}"
+                )
+        time, batch, beam, _ = q_desc.shape
+        kv_time, kv_beam = k_desc.shape[0], beam if settings.one_to_one else 1
+        for name, size, limit in (
+            ("max_batch_size", batch, settings.max_batch_size),
+            ("max_beam_size", beam, settings.max_beam_size),
+            ("qo_max_seq_length", time, settings.qo_max_seq_length),
+            ("kv_max_seq_length", kv_time, settings.kv_max_seq_length),
+        ):
+            if size > limit:
+                raise ValueError(f"the attention's {name} is {limit}, the data has {size}")
+        for name, desc, shape in (
+            ("q_desc", q_desc, (time, batch, beam, settings.q_size)),
+            ("k_desc", k_desc, (kv_time, batch, kv_beam, settings.k_size)),
+            ("v_desc", v_desc, (kv_time, batch, kv_beam, settings.v_size)),
+            (o_name, o_desc, (time, batch, beam, settings.out_size)),
+        ):
+            if desc.shape != shape:
+                raise ValueError(f"{name} must have shape {shape}, got {desc.shape}")
+        for name, desc, other in (("v_desc", v_desc, k_desc), (o_name, o_desc, q_desc)):
+            if desc.seq_lengths != other.seq_lengths:
+                raise ValueError(
+                    f"{name} must have the sequence lengths {other.seq_lengths}, "
+                    f"got {desc.seq_lengths}"
+                )
+
+    def windows(self, low: Any, high: Any) -> tuple[Any, Any]:
+        """The keys that each query sees, as C arrays of their first and their end."""
+        time, keys = self.q_desc.shape[0], self.k_desc.shape[0]
+        starts = integers(0 if low is None else low, "lo_win", 0, time)
+        ends = integers(keys if high is None else high, "hi_win", 0, time)
+        for step, (start, end) in enumerate(zip(starts, ends, strict=True)):
+            if not start < end <= keys:
+                raise ValueError(
+                    f"lo_win[{step}] < hi_win[{step}] <= {keys} must hold, got {start} and {end}"
+                )
+        return int_array(starts), int_array(ends)
+
+    def lengths(self, call: _core.ColdCall) -> tuple[Any, Any]:
+        """Pointers to the lengths of queries and keys on the device."""
+        queries, keys = (device_lengths(desc, self.handle) for desc in (self.q_desc, self.k_desc))
+        return (
+            _int_pointer(call.operand(queries, "the lengths of q_desc", False)),
+            _int_pointer(call.operand(keys, "the lengths of k_desc", False)),
+        )
+
+
+def _int_pointer(address: int) -> Any:
+    return ctypes.cast(ctypes.c_void_p(address), ctypes.POINTER(ctypes.c_int))
