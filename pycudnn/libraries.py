@@ -102,11 +102,23 @@ class Library(_core.Library):
         return f"<{self.name} {self.version} ({self.backend})>"
 
 
+_describing = threading.local()
+
+
 def _describe(name: str, argument: object) -> str:
+    """An argument for the text of an error. Its repr reads from the library, which may fail too."""
+    kind = type(argument).__name__
+    if getattr(_describing, "active", False):  # in the error of such a repr
+        return f"{name}: <{kind}>"
+    _describing.active = True
     try:
         return f"{name}: {argument!r}"
+    except StatusError:
+        return f"{name}: <unreadable {kind}>"
     except ValueError:  # a set that failed can leave numbers that no enum knows
-        return f"{name}: <unset {type(argument).__name__}>"
+        return f"{name}: <unset {kind}>"
+    finally:
+        _describing.active = False
 
 
 def _status_name(statuses: Any, prefix: str, status: int) -> str:
