@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -95,8 +95,8 @@ def get_ctc_loss_v8(descriptor: CTCLoss, *outs: int) -> None:
 
 @implements("cudnnGetCTCLossDescriptor_v9")
 def get_ctc_loss_v9(descriptor: CTCLoss, *outs: int) -> None:
-    """All four settings."""
-    _get(descriptor, *outs)
+    """All four settings; any gradient mode but the first counts as the second."""
+    _get(replace(descriptor, gradient_mode=int(descriptor.gradient_mode != 0)), *outs)
 
 
 # --- the loss of one sequence ---------------------------------------------------------------------

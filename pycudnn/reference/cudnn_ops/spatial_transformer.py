@@ -43,9 +43,9 @@ def set_spatial_transformer(
     descriptor: SpatialTransformer, sampler: int, data_type: int, count: int, dims: int
 ) -> None:
     """The output's shape. cuDNN checks neither its rank nor its sizes here, and overruns."""
-    checked_member(SamplerType, sampler, "samplerType")
     if data_type == DataType.INT8:
         raise not_supported("spatial transformers of INT8")
+    checked_member(SamplerType, sampler, "samplerType")
     if data_type not in _DATA_TYPES:
         raise bad_param(f"dataType is {data_type}, must be 0 (FLOAT), 1 (DOUBLE) or 2 (HALF)")
     if not dims:
