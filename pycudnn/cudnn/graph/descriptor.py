@@ -8,7 +8,8 @@ from types import TracebackType
 from typing import Any
 
 from pycudnn import _core
-from pycudnn.abi.cudnn_enums import BackendAttributeName, BackendDescriptorType
+from pycudnn.abi.cudnn_enums import BackendAttributeName, BackendDescriptorType, ResampleMode
+from pycudnn.abi.cudnn_enums import BackendAttributeName as A
 from pycudnn.abi.cudnn_enums import BackendAttributeType as T
 from pycudnn.abi.types import ctypes_type
 from pycudnn.cudnn.graph import values
@@ -148,6 +149,8 @@ class BackendDescriptor:
         ]
         if missing:
             raise ValueError(f"this {self.kind.name} needs {', '.join(missing)} first")
+        if _is_maximum_without_index(owner):
+            raise ValueError(f"this {self.kind.name} of MAXPOOL needs its IDXDESC first")
         with _core.ColdCall(self.library, owner.handle) as call:
             call("cudnnBackendFinalize", owner)
         owner.finalized = True
@@ -304,6 +307,14 @@ class BackendDescriptor:
 
     def __reduce__(self) -> Any:
         raise TypeError(f"a {self.kind.name} owns a C object and cannot be pickled")
+
+
+def _is_maximum_without_index(owner: Owner) -> bool:
+    """A gradient of a maximum pooling without the index, on which libcudnn 9.19 crashes."""
+    resampling = owner.contents.get(A.OPERATION_RESAMPLE_BWD_DESC)
+    if resampling is None or A.OPERATION_RESAMPLE_BWD_IDXDESC in owner.contents:
+        return False
+    return resampling[0].contents.get(A.RESAMPLE_MODE) == (ResampleMode.MAXPOOL,)
 
 
 class Address:

@@ -73,8 +73,6 @@ class ResampleOperations(Operations):
         window: Axes,
         *,
         index: Tensor | None = None,
-        x: Tensor | None = None,
-        y: Tensor | None = None,
         padding: Axes = 0,
         post_padding: Axes = None,
         stride: Axes = None,
@@ -82,7 +80,7 @@ class ResampleOperations(Operations):
         dtype: Any = None,
         name: str | None = None,
     ) -> Tensor:
-        """dx, of ``shape``, of a pooling from dy; MAXPOOL needs its index, or x and y."""
+        """dx, of ``shape``, of a pooling from dy; MAXPOOL needs the index that it made."""
         dy = self._own(dy, "dy")
         x_shape = shape_of(shape, "shape")
         settings, sizes = self._resample(
@@ -92,15 +90,10 @@ class ResampleOperations(Operations):
         if dy.shape != expected:
             raise ValueError(f"dy must have the shape {expected} of the output, got {dy.shape}")
         maximum = settings.attributes["RESAMPLE_MODE"] is ResampleMode.MAXPOOL
-        if maximum and index is None and (x is None or y is None):
-            raise ValueError("index, or x and y, must be given for MAXPOOL")
-        for tensor, wanted, label in (
-            (index, expected, "index"),
-            (x, x_shape, "x"),
-            (y, expected, "y"),
-        ):
-            if tensor is not None and self._own(tensor, label).shape != wanted:
-                raise ValueError(f"{label} must have the shape {wanted}, got {tensor.shape}")
+        if (index is not None) != maximum:
+            raise ValueError(f"index must be given for MAXPOOL, and for it only; got {index!r}")
+        if index is not None and self._own(index, "index").shape != expected:
+            raise ValueError(f"index must have the shape {expected}, got {index.shape}")
         dx = self._result(x_shape, dy, dtype=dtype, name=name)
         self._add(
             K.OPERATION_RESAMPLE_BWD_DESCRIPTOR,
@@ -108,11 +101,9 @@ class ResampleOperations(Operations):
                 "OPERATION_RESAMPLE_BWD_DESC": settings,
                 "OPERATION_RESAMPLE_BWD_DYDESC": dy,
                 "OPERATION_RESAMPLE_BWD_IDXDESC": index,
-                "OPERATION_RESAMPLE_BWD_XDESC": x,
-                "OPERATION_RESAMPLE_BWD_YDESC": y,
                 "OPERATION_RESAMPLE_BWD_DXDESC": dx,
             },
-            [dy, index, x, y],
+            [dy, index],
             [dx],
         )
         return dx

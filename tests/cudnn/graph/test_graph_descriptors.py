@@ -347,6 +347,27 @@ def test_fractions(library):
             resample.set("RESAMPLE_STRIDES", wrong, type="FRACTION")
 
 
+def test_gradients_of_maxima_need_their_index(backend):
+    """libcudnn 9.19 crashes on one that has x and y instead."""
+    resampling = {
+        "RESAMPLE_MODE": "MAXPOOL", "RESAMPLE_COMP_TYPE": "float32", "RESAMPLE_SPATIAL_DIMS": 2,
+        "RESAMPLE_WINDOW_DIMS": (2, 2), "RESAMPLE_STRIDES": (2, 2),
+        "RESAMPLE_PRE_PADDINGS": (0, 0), "RESAMPLE_POST_PADDINGS": (0, 0),
+    }  # fmt: skip
+    resample = BackendDescriptor("RESAMPLE_DESCRIPTOR", resampling, library=backend).finalize()
+    gradient = BackendDescriptor(
+        "OPERATION_RESAMPLE_BWD_DESCRIPTOR",
+        {
+            "OPERATION_RESAMPLE_BWD_DESC": resample,
+            "OPERATION_RESAMPLE_BWD_DYDESC": four(backend, 1, (1, 8, 2, 2)),
+            "OPERATION_RESAMPLE_BWD_DXDESC": four(backend, 2, (1, 8, 4, 4)),
+        },
+        library=backend,
+    )
+    with pytest.raises(ValueError, match="needs its IDXDESC"):
+        gradient.finalize()
+
+
 def test_text_must_be_text(library):
     plan = BackendDescriptor("EXECUTION_PLAN_DESCRIPTOR", library=library)
     for wrong in ("", b"", None, 5):
