@@ -19,8 +19,13 @@ from .runtime import bad_param, not_supported
 class Layout(Protocol):
     """What a tensor or filter descriptor tells about memory; strides in elements."""
 
-    dtype: DataType
-    shape: tuple[int, ...]
+    @property
+    def dtype(self) -> DataType:
+        """Of the elements."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """In elements."""
 
     @property
     def strides(self) -> tuple[int, ...]:

@@ -52,7 +52,7 @@ class Attribute(NamedTuple):
     name: str  # without the prefix of its kind
     types: tuple[Type, ...]
     need: Any  # REQUIRED, OPTIONAL, or the default value
-    count: Count = ONE
+    counts: Count = ONE
     wrong_type: int | None = None  # status of a set with another type; None: as its kind has it
     kind: str = ""  # of the descriptors that it holds; "OPERATION" stands for every operation
     null: int = Status.SUCCESS  # status for a NULL among them; SUCCESS: the attribute is unset

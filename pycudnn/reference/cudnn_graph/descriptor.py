@@ -212,7 +212,7 @@ def set_attribute(
     if not row.writable:
         raise Status(row.wrong_type or CudnnStatus.NOT_SUPPORTED, f"{row.name} cannot be set")
     _check_type(descriptor, row, attribute_type)
-    rule = row.count
+    rule = row.counts
     if rule.least is not None and count < rule.least:
         raise Status(rule.too_few, f"{row.name} takes at least {rule.least} elements, got {count}")
     if rule.most is not None and count > rule.most:
@@ -303,7 +303,7 @@ def get_attribute(
         raise bad_param(f"{row.name} was not set with type {type_.name}")
     if type_ == Type.CHAR:
         values = b"".join(values)
-    single = row.writable and row.count.most == 1
+    single = row.writable and row.counts.most == 1
     if requested < 0 or (single and array and requested != 1):
         raise bad_param(f"{row.name} has {len(values)} elements, {requested} are requested")
     available = len(values)

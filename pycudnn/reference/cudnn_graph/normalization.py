@@ -32,7 +32,7 @@ class _Norm(NamedTuple):
     mode: Mode
     precision: DataType
     axes: tuple[int, ...]
-    count: int  # elements that share their statistics
+    shared: int  # how many elements share their statistics
     statistics: tuple[int, ...]  # the shape of mean and inverse deviation
     parameters: tuple[int, ...]  # the shape of scale and bias
 
@@ -155,7 +155,7 @@ def _running(descriptor: Descriptor, norm: _Norm, inputs: dict[str, Tensor]) -> 
 def _updated(norm: _Norm, arrays: Arrays, mean: Array) -> Arrays:
     factor = arrays["EXP_AVG_FACTOR_DESC"].item()
     deviations = (arrays["XDESC"] - mean) ** 2
-    variance = deviations.sum(axis=norm.axes, keepdims=True) / max(norm.count - 1, 1)
+    variance = deviations.sum(axis=norm.axes, keepdims=True) / max(norm.shared - 1, 1)
     return {
         f"OUTPUT_{name}": ((1 - factor) * arrays[f"INPUT_{name}"] + factor * new).astype(mean.dtype)
         for name, new in zip(_RUNNING, (mean, variance), strict=True)

@@ -54,12 +54,12 @@ def make_pointwise(descriptor: Descriptor) -> Pointwise:
 
 # --- functions of one array, with the descriptor for their parameters -----------------------------
 
-_erf_of_one = np.frompyfunc(math.erf, 1, 1)
 _SQRT_2_OVER_PI = math.sqrt(2 / math.pi)
 
 
 def _erf(x: Array) -> Array:
-    return _erf_of_one(x).astype(x.dtype)
+    values = (math.erf(value) for value in x.ravel().tolist())
+    return np.fromiter(values, x.dtype, x.size).reshape(x.shape)
 
 
 def _sigmoid(x: Array) -> Array:

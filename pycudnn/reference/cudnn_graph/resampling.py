@@ -163,11 +163,11 @@ def _scattered(resample: Resample, dy: Array, places: Array | None, like: Array)
     padded = np.zeros_like(_padded(resample, like, dy.shape, 0))
     for index, seen in enumerate(_seen(resample, dy.shape)):
         padded[seen] += dy if places is None else np.where(places == index, dy, 0)
-    inner = (
+    inner = [
         slice(int(before), int(before) + size)
         for before, size in zip(resample.before, like.shape[2:], strict=True)
-    )
-    return padded[(slice(None), slice(None), *inner)]
+    ]
+    return padded[np.index_exp[:, :] + tuple(inner)]
 
 
 # --- resizing ------------------------------------------------------------------------------------

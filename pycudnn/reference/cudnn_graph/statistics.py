@@ -76,9 +76,11 @@ def make_finalize(descriptor: Descriptor) -> Node:
     if (updates or not training) and not all(f"PREV_{name}" in inputs for name in _RUNNING):
         raise bad_param("the previous running statistics are needed and not set")
 
+    unknown = np.full(shape, np.nan)
+
     def run(arrays: Arrays, arithmetic: Arithmetic) -> Arrays:
         count, epsilon, factor = (arrays[name].item() for name in _SCALARS)
-        mean, variance = (arrays.get(f"PREV_{name}") for name in _RUNNING)
+        mean, variance = (arrays.get(f"PREV_{name}", unknown) for name in _RUNNING)
         computed: Arrays = {}
         if training:
             batch_mean = arrays["Y_SUM_DESC"] / count
