@@ -535,7 +535,8 @@ cdef void* operand(Frame* frame, object value, str name, bint writes, size_t nee
     else:
         from pycudnn import operands
 
-        buffer = <Buffer?> operands.view(value, name, library.backend, descriptor)
+        stream = None if frame.handle == NULL else (<Handle> frame.handle).current_stream
+        buffer = <Buffer?> operands.view(value, name, library.backend, descriptor, stream)
         frame.foreign = True
     pin(frame, buffer)
     if buffer.backend is not library.backend and buffer.backend != library.backend:

@@ -247,6 +247,17 @@ class CudaStream(Stream):
         else:
             self._wait(other._record(False))
 
+    def follow_foreign(self, handle: int) -> None:
+        """Run after all that a stream of another library, a cudaStream_t, has queued so far."""
+        if handle == self.handle:
+            return
+        with self.device.activate():
+            other = core.Stream.from_handle(handle)
+            if self.capturing:
+                other.sync()  # a capture cannot wait for what is outside of it
+            else:
+                self._stream.wait(other)
+
     # ---- keeping alive ----
 
     def keep_alive(self, thing: Any) -> None:

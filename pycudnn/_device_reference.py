@@ -79,6 +79,9 @@ class ReferenceStream(Stream):
         """Raise NotSupported: there is no queue to capture from."""
         raise NotSupported("the reference side has no graphs: its work is done at once")
 
+    def follow_foreign(self, handle: int) -> None:
+        """Nothing: work here is done when its call returns."""
+
     def keep_alive(self, thing: Any) -> None:
         """Do nothing: the work that used it is done."""
 

@@ -176,6 +176,10 @@ class Stream(_Closing):
         """
 
     @abstractmethod
+    def follow_foreign(self, handle: int) -> None:
+        """Run after what another library has queued on its stream, a cudaStream_t, so far."""
+        raise NotImplementedError
+
     def keep_alive(self, thing: Any) -> None:
         """Hold an object until the work queued here so far is done.
 

@@ -1,7 +1,8 @@
 """Memory of others as operands: NumPy arrays, and what exports the CUDA array interface or DLPack.
 
 Every view keeps its array alive, and is refused where the elements do not lie as the descriptor
-says: never a wrong number in silence.
+says: never a wrong number in silence. The stream that will use the memory waits for the one that
+the array's library is working on.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from pycudnn import _core, dtypes
+from pycudnn.device import Stream
 from pycudnn.errors import LibraryMismatch
 
 _DLPACK_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged
@@ -33,21 +35,25 @@ class ForeignBuffer(_core.Buffer):
 
 
 def view(
-    value: Any, name: str, backend: str, descriptor: _core.TensorLike | None = None
+    value: Any,
+    name: str,
+    backend: str,
+    descriptor: _core.TensorLike | None = None,
+    stream: Stream | None = None,
 ) -> ForeignBuffer:
-    """A Buffer over foreign memory, checked against a descriptor's layout.
+    """A Buffer over foreign memory, checked against a descriptor's layout, for use on a stream.
 
     TypeError for what is no array, LibraryMismatch for memory of the other side, ValueError for
     elements that lie neither contiguously nor as the descriptor says.
     """
-    layout = layout_of(value, name, backend)
+    layout = layout_of(value, name, backend, stream)
     _check_strides(layout, name, descriptor)
     return wrap(value, layout, name, backend)
 
 
-def layout_of(value: Any, name: str, backend: str) -> Layout:
+def layout_of(value: Any, name: str, backend: str, stream: Stream | None = None) -> Layout:
     """Address, shape, strides and dtype of foreign memory; errors as for ``view``."""
-    layout = _host_layout(value) if backend == "reference" else _cuda_layout(value, name)
+    layout = _host_layout(value) if backend == "reference" else _cuda_layout(value, name, stream)
     if layout is None:
         _refuse(value, name, backend)
     return layout
@@ -89,9 +95,13 @@ def _host_layout(value: Any) -> Layout | None:
     )
 
 
-def _cuda_layout(value: Any, name: str) -> Layout | None:
+def _cuda_layout(value: Any, name: str, stream: Stream | None) -> Layout | None:
     interface = _cuda_array_interface(value)
-    if interface is not None:
+    by_dlpack = hasattr(value, "__dlpack__") and value.__dlpack_device__()[0] in _DLPACK_CUDA
+    # PyTorch's interface does not name its stream; its DLPack waits for it.
+    if interface is not None and ("stream" in interface or not by_dlpack):
+        if stream is not None and interface.get("stream"):
+            stream.follow_foreign(interface["stream"])
         address, read_only = interface["data"]
         return Layout(
             address,
@@ -100,10 +110,15 @@ def _cuda_layout(value: Any, name: str) -> Layout | None:
             _interface_dtype(value, interface["typestr"]),
             read_only,
         )
-    if hasattr(value, "__dlpack__") and value.__dlpack_device__()[0] in _DLPACK_CUDA:
+    if by_dlpack:
         from cuda.core.utils import StridedMemoryView
 
-        strided = StridedMemoryView.from_dlpack(value, stream_ptr=-1)
+        # -1: do not wait, since a capture cannot. The legacy default stream is 1 here, not 0.
+        consumer = -1 if stream is None or stream.capturing else stream.handle or 1
+        try:
+            strided = StridedMemoryView.from_dlpack(value, stream_ptr=consumer)
+        except BufferError as error:  # such as a tensor that wants a gradient
+            raise ValueError(f"{name} cannot be shared: {error}") from None
         dtype = np.dtype(strided.dtype)
         strides = strided.strides and tuple(step * dtype.itemsize for step in strided.strides)
         return Layout(strided.ptr, tuple(strided.shape), strides, dtype, strided.readonly)

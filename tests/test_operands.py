@@ -110,3 +110,67 @@ def test_the_reference_refuses_what_claims_to_be_on_a_gpu():
     with CudaContext("reference") as context:
         with pytest.raises(errors.LibraryMismatch, match="x must be host memory, got Claim"):
             tanh(context, Claim(), np.empty(SHAPE, np.float32))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("package", ["cupy", "torch"])
+def test_the_other_librarys_current_stream_is_waited_for(package, rng):
+    """Slow work that is still queued on their stream is done before ours reads its result."""
+    module = pytest.importorskip(package)
+    shape = (8, 8, 512, 512)
+    with CudaContext("cuda") as context:
+        desc = cudnn.TensorDescriptor(shape)
+        relu = cudnn.ActivationDescriptor(cudnn.ActivationMode.RELU)
+        y = empty(shape, device=context.device, stream=context.stream)
+        theirs = (
+            module.cuda.Stream() if package == "torch" else module.cuda.Stream(non_blocking=True)
+        )
+        use = module.cuda.stream(theirs) if package == "torch" else theirs
+        for attempt in range(3):
+            with use:
+                if package == "torch":
+                    x = module.zeros(shape, device="cuda")
+                else:
+                    x = module.zeros(shape, "float32")
+                for _ in range(200):
+                    x += 1.0
+                cudnn.activation_forward(context.cudnn, relu, desc, x, desc, y)
+            result = y.numpy(context.stream)
+            assert (result == 200).all(), attempt
+
+
+@pytest.mark.gpu
+def test_their_stream_as_ours(rng):
+    """A context on PyTorch's current stream: no synchronisation is needed either way."""
+    torch = pytest.importorskip("torch")
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream), CudaContext("cuda", stream=stream) as context:
+        desc = cudnn.TensorDescriptor((4, 4, 256, 256))
+        relu = cudnn.ActivationDescriptor(cudnn.ActivationMode.RELU)
+        x = torch.randn(desc.shape, device="cuda")
+        y = torch.empty_like(x)
+        for _ in range(50):
+            cudnn.activation_forward(context.cudnn, relu, desc, x, desc, y)
+            z = y * 2
+        assert (z == 2 * x.clamp(min=0)).all()
+
+
+@pytest.mark.gpu
+def test_a_tensor_that_wants_a_gradient(rng):
+    torch = pytest.importorskip("torch")
+    with CudaContext("cuda") as context:
+        x = torch.ones(SHAPE, device="cuda", requires_grad=True)
+        y = empty(SHAPE, device=context.device, stream=context.stream)
+        with pytest.raises(ValueError, match="x cannot be shared.*detach"):
+            tanh(context, x, y)
+
+
+@pytest.mark.gpu
+def test_numba_arrays(rng):
+    cuda = pytest.importorskip("numba.cuda")
+    values = rng.standard_normal(SHAPE).astype(np.float32)
+    with CudaContext("cuda") as context:
+        x, y = cuda.to_device(values), cuda.device_array(SHAPE, np.float32)
+        tanh(context, x, y)
+        context.synchronize()
+        np.testing.assert_allclose(y.copy_to_host(), np.tanh(values), atol=1e-6)

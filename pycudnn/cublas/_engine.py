@@ -64,8 +64,11 @@ class Frames:
         """The address of a checked operand that lives until the stream is past the call."""
         if needed > LONG_MAX:
             raise ValueError(f"{name} would span {needed} bytes, more than any memory")
-        backend = self._handle.library.backend
-        buffer = value if _is_buffer(value) else operands.view(value, name, backend)
+        handle = self._handle
+        if _is_buffer(value):
+            buffer = value
+        else:
+            buffer = operands.view(value, name, handle.library.backend, None, handle.stream)
         if buffer.dtype != element.dtype:
             raise TypeError(f"{name} holds {buffer.dtype}, the call takes {element.name}")
         if self._pinned == _PINS_A_FRAME:

@@ -108,7 +108,7 @@ def _read(handle: Handle, value: Any, name: str) -> _Matrices:
         strides = tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
     else:
         backend = handle.library.backend
-        layout = operands.layout_of(value, name, backend)
+        layout = operands.layout_of(value, name, backend, handle.stream)
         shape, item = layout.shape, layout.dtype.itemsize
         steps = layout.strides
         if steps is None:
