@@ -9,7 +9,6 @@ from typing import Any
 
 from pycudnn import _core
 from pycudnn.abi.cudnn_enums import BackendAttributeName, BackendDescriptorType, ResampleMode
-from pycudnn.abi.cudnn_enums import BackendAttributeName as A
 from pycudnn.abi.cudnn_enums import BackendAttributeType as T
 from pycudnn.abi.types import ctypes_type
 from pycudnn.cudnn.graph import values
@@ -311,10 +310,12 @@ class BackendDescriptor:
 
 def _is_maximum_without_index(owner: Owner) -> bool:
     """A gradient of a maximum pooling without the index, on which libcudnn 9.19 crashes."""
-    resampling = owner.contents.get(A.OPERATION_RESAMPLE_BWD_DESC)
-    if resampling is None or A.OPERATION_RESAMPLE_BWD_IDXDESC in owner.contents:
+    resampling = owner.contents.get(BackendAttributeName.OPERATION_RESAMPLE_BWD_DESC)
+    index = BackendAttributeName.OPERATION_RESAMPLE_BWD_IDXDESC
+    if resampling is None or index in owner.contents:
         return False
-    return resampling[0].contents.get(A.RESAMPLE_MODE) == (ResampleMode.MAXPOOL,)
+    mode = resampling[0].contents.get(BackendAttributeName.RESAMPLE_MODE)
+    return bool(mode == (ResampleMode.MAXPOOL,))
 
 
 class Address:
