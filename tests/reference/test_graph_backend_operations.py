@@ -237,6 +237,16 @@ def test_nan_is_not_lost(lib, mode) -> None:
     assert np.isnan(got).tolist() == [True, False, False]
 
 
+@pytest.mark.parametrize("mode", [P.RELU_FWD, P.RELU_BWD])
+def test_relu_of_infinity(lib, engine, mode) -> None:
+    x, dy, out = (lib.tensor((2,)) for _ in range(3))
+    backward = mode == P.RELU_BWD
+    tensors = dict(DYDESC=dy, DXDESC=out) if backward else dict(YDESC=out)
+    values = {x: [-np.inf, np.inf], **({dy: [1, 1]} if backward else {})}
+    (got,) = lib.run([lib.pointwise(mode, XDESC=x, **tensors)], values, [out], engine)
+    assert got.tolist() == ([0, 1] if backward else [0, np.inf])
+
+
 def test_double_is_computed_in_double_by_both_engines(lib, rng, engine) -> None:
     values = rng.standard_normal(20)
     x, y = (lib.tensor((20,), data_type=DataType.DOUBLE) for _ in range(2))

@@ -67,14 +67,20 @@ def _sigmoid(x: Array) -> Array:
     return np.where(x >= 0, 1, small) / (1 + small)
 
 
+def _clips(x: Array, p: Pointwise) -> bool:
+    """Whether there is an upper limit: by default it is the largest double."""
+    return p.upper < float(np.finfo(x.dtype).max)
+
+
 def _relu(x: Array, p: Pointwise) -> Array:
-    above = np.minimum(x, x.dtype.type(min(p.upper, float(np.finfo(x.dtype).max))))
-    return np.where(x < p.lower, p.lower + p.slope * (x - p.lower), above)
+    above = np.minimum(x, x.dtype.type(p.upper)) if _clips(x, p) else x
+    below = p.lower + p.slope * (x - p.lower) if p.slope else p.lower
+    return np.where(x < p.lower, below, above)
 
 
 def _relu_slope(x: Array, p: Pointwise) -> Array:
-    inside = np.where(x > p.lower, x.dtype.type(1), x.dtype.type(p.slope))
-    return np.where(x > p.upper, 0, inside)
+    slope = np.where(x > p.lower, x.dtype.type(1), x.dtype.type(p.slope))
+    return np.where(x > p.upper, 0, slope) if _clips(x, p) else slope
 
 
 def _gelu(x: Array, p: Pointwise) -> Array:
