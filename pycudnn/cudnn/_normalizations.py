@@ -91,19 +91,60 @@ def factors(x_desc: TensorDescriptor, **values: Any) -> list[Any]:
     return [ctypes.byref(c_type(real(value, name))) for name, value in values.items()]
 
 
-def pair(
-    call: _core.ColdCall, desc: TensorDescriptor, writes: bool, **operands: Any
-) -> tuple[int, int]:
-    """Addresses of two operands that come together or not at all."""
-    (first_name, first), (second_name, second) = operands.items()
-    if (first is None) != (second is None):
-        raise ValueError(f"{first_name} and {second_name} must both be given or both be None")
-    if first is None:
-        return 0, 0
-    return (
-        call.operand(first, first_name, writes, desc),
-        call.operand(second, second_name, writes, desc),
-    )
+class Operands:
+    """Addresses of a call's operands. What is written must be no other operand of it.
+
+    The exceptions, which cuDNN computes in place, are named: ``over``.
+    """
+
+    def __init__(self, call: _core.ColdCall) -> None:
+        self._call = call
+        self._known: dict[int, tuple[str, TensorDescriptor]] = {}
+        self._written: set[int] = set()
+
+    def read(self, value: Any, name: str, desc: TensorDescriptor) -> int:
+        """An operand that is read."""
+        address = self._call.operand(value, name, False, desc)
+        if address in self._written:
+            raise ValueError(f"{self._known[address][0]} must not be the memory of {name}")
+        self._known[address] = name, desc
+        return address
+
+    def write(self, value: Any, name: str, desc: TensorDescriptor, over: str = "") -> int:
+        """An operand that is written."""
+        address = self._call.operand(value, name, True, desc)
+        if address in self._known:
+            other, other_desc = self._known[address]
+            if other != over or address in self._written:
+                raise ValueError(f"{name} must not be the memory of {other}")
+            if desc.strides != other_desc.strides:
+                raise ValueError(
+                    f"{name} in the memory of {other} needs its strides, {other_desc.strides}, "
+                    f"got {desc.strides}"
+                )
+        self._known[address] = name, desc
+        self._written.add(address)
+        return address
+
+    def pair(self, desc: TensorDescriptor, writes: bool, **operands: Any) -> list[int]:
+        """Two operands that come together or not at all."""
+        (name, value), (other_name, other) = operands.items()
+        if (value is None) != (other is None):
+            raise ValueError(f"{name} and {other_name} must both be given or both be None")
+        if value is None:
+            return [0, 0]
+        method = self.write if writes else self.read
+        return [method(item, key, desc) for key, item in operands.items()]
+
+    def addend(
+        self, ops: IntEnum, value: Any, name: str, writes: bool, desc: TensorDescriptor
+    ) -> int:
+        """z or its gradient, which is there if and only if the operation adds one."""
+        if ops == _ADD_ACTIVATION:
+            return (self.write if writes else self.read)(value, name, desc)
+        if value is not None:
+            raise ValueError(f"{name} must be None for {ops.name}, got {value!r}")
+        return 0
 
 
 def check_count(x_desc: TensorDescriptor, desc: TensorDescriptor, running: Any) -> None:
@@ -135,14 +176,3 @@ def fused_addend(
     elif desc is not None:
         raise ValueError(f"{name}_desc must be None for {ops.name}, got {desc!r}")
     return desc or x_desc
-
-
-def addend(
-    call: _core.ColdCall, ops: IntEnum, value: Any, name: str, writes: bool, desc: TensorDescriptor
-) -> int:
-    """Address of z or its gradient, which is there if and only if the operation adds one."""
-    if ops == _ADD_ACTIVATION:
-        return call.operand(value, name, writes, desc)
-    if value is not None:
-        raise ValueError(f"{name} must be None for {ops.name}, got {value!r}")
-    return 0

@@ -151,21 +151,18 @@ def batch_normalization_forward_training_ex(
     factor = checks.check_factor(exponential_average_factor)
     epsilon = checks.check_epsilon(epsilon)
     with _core.ColdCall(handle.library, handle) as call:
+        at = checks.Operands(call)
         call(
             "cudnnBatchNormalizationForwardTrainingEx",
             handle, mode, ops, *checks.factors(x_desc, alpha=alpha, beta=beta),
-            x_desc, call.operand(x, "x", False, x_desc),
-            z_desc or x_desc, checks.addend(call, ops, z, "z", False, z_desc or x_desc),
-            y_desc, call.operand(y, "y", True, y_desc),
-            bn_desc, call.operand(scale, "scale", False, bn_desc),
-            call.operand(bias, "bias", False, bn_desc), factor,
-            *checks.pair(
-                call, bn_desc, True, running_mean=running_mean, running_variance=running_variance
-            ),
+            x_desc, at.read(x, "x", x_desc),
+            z_desc or x_desc, at.addend(ops, z, "z", False, z_desc or x_desc),
+            y_desc, at.write(y, "y", y_desc, over="x"),
+            bn_desc, at.read(scale, "scale", bn_desc),
+            at.read(bias, "bias", bn_desc), factor,
+            *at.pair(bn_desc, True, running_mean=running_mean, running_variance=running_variance),
             epsilon,
-            *checks.pair(
-                call, bn_desc, True, saved_mean=saved_mean, saved_inv_variance=saved_inv_variance
-            ),
+            *at.pair(bn_desc, True, saved_mean=saved_mean, saved_inv_variance=saved_inv_variance),
             checks.fused_activation(ops, activation, handle.library),
             *scratch(call, workspace, workspace_size),
             *scratch(call, reserve_space, reserve_size, "reserve_space"),
@@ -224,21 +221,20 @@ def batch_normalization_backward_ex(
         alpha_param_diff=alpha_param_diff, beta_param_diff=beta_param_diff,
     )  # fmt: skip
     with _core.ColdCall(handle.library, handle) as call:
+        at = checks.Operands(call)
         call(
             "cudnnBatchNormalizationBackwardEx",
             handle, mode, ops, *factors,
-            x_desc, call.operand(x, "x", False, x_desc),
-            y_desc, call.operand(y, "y", False, y_desc),
-            dy_desc, call.operand(dy, "dy", False, dy_desc),
-            dz_desc or x_desc, checks.addend(call, ops, dz, "dz", True, dz_desc or x_desc),
-            dx_desc, call.operand(dx, "dx", True, dx_desc),
-            bn_desc, call.operand(scale, "scale", False, bn_desc),
-            call.operand(bias, "bias", False, bn_desc),
-            call.operand(dscale, "dscale", True, bn_desc),
-            call.operand(dbias, "dbias", True, bn_desc), epsilon,
-            *checks.pair(
-                call, bn_desc, False, saved_mean=saved_mean, saved_inv_variance=saved_inv_variance
-            ),
+            x_desc, at.read(x, "x", x_desc),
+            y_desc, at.read(y, "y", y_desc),
+            dy_desc, at.read(dy, "dy", dy_desc),
+            dz_desc or x_desc, at.addend(ops, dz, "dz", True, dz_desc or x_desc),
+            dx_desc, at.write(dx, "dx", dx_desc, over="dy"),
+            bn_desc, at.read(scale, "scale", bn_desc),
+            at.read(bias, "bias", bn_desc),
+            at.write(dscale, "dscale", bn_desc),
+            at.write(dbias, "dbias", bn_desc), epsilon,
+            *at.pair(bn_desc, False, saved_mean=saved_mean, saved_inv_variance=saved_inv_variance),
             checks.fused_activation(ops, activation, handle.library),
             *scratch(call, workspace, workspace_size),
             *scratch(call, reserve_space, reserve_size, "reserve_space"),

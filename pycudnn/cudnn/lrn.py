@@ -25,8 +25,8 @@ from pycudnn.abi.cudnn_enums import (
     DivNormMode,
     LRNMode,
 )
-from pycudnn.cudnn._normalizations import check_alike
-from pycudnn.cudnn._objects import construct, finite, integer, member, optional, require, scaling
+from pycudnn.cudnn._normalizations import Operands, check_alike
+from pycudnn.cudnn._objects import construct, finite, integer, member, require, scaling
 from pycudnn.cudnn.handle import Handle
 from pycudnn.cudnn.tensor import TensorDescriptor
 from pycudnn.libraries import Library, find_library
@@ -123,11 +123,12 @@ def lrn_cross_channel_forward(
     check_alike(x_desc, y_desc=y_desc)
     factors = scaling(alpha, beta, x_desc.dtype_code)
     with _core.ColdCall(handle.library, handle) as call:
+        at = Operands(call)
         call(
             "cudnnLRNCrossChannelForward",
             handle, lrn, mode, factors[0],
-            x_desc, call.operand(x, "x", False, x_desc), factors[1],
-            y_desc, call.operand(y, "y", True, y_desc),
+            x_desc, at.read(x, "x", x_desc), factors[1],
+            y_desc, at.write(y, "y", y_desc, over="x"),
         )  # fmt: skip
 
 
@@ -157,25 +158,15 @@ def lrn_cross_channel_backward(
     check_alike(x_desc, y_desc=y_desc, dy_desc=dy_desc, dx_desc=dx_desc)
     factors = scaling(alpha, beta, x_desc.dtype_code)
     with _core.ColdCall(handle.library, handle) as call:
+        at = Operands(call)
         call(
             "cudnnLRNCrossChannelBackward",
             handle, lrn, mode, factors[0],
-            y_desc, call.operand(y, "y", False, y_desc),
-            dy_desc, call.operand(dy, "dy", False, dy_desc),
-            x_desc, call.operand(x, "x", False, x_desc), factors[1],
-            dx_desc, call.operand(dx, "dx", True, dx_desc),
+            y_desc, at.read(y, "y", y_desc),
+            dy_desc, at.read(dy, "dy", dy_desc),
+            x_desc, at.read(x, "x", x_desc), factors[1],
+            dx_desc, at.write(dx, "dx", dx_desc, over="dy"),
         )  # fmt: skip
-
-
-def _scratch(
-    call: _core.ColdCall, x_desc: TensorDescriptor, temp: Any, temp2: Any
-) -> tuple[int, int]:
-    """Addresses of two tensors like x, which must not be the same."""
-    first = call.operand(temp, "temp", True, x_desc)
-    second = call.operand(temp2, "temp2", True, x_desc)
-    if first == second:
-        raise ValueError("temp and temp2 must be two tensors, got the same memory for both")
-    return first, second
 
 
 def divisive_normalization_forward(
@@ -205,13 +196,14 @@ def divisive_normalization_forward(
     check_alike(x_desc, y_desc=y_desc)
     factors = scaling(alpha, beta, x_desc.dtype_code)
     with _core.ColdCall(handle.library, handle) as call:
+        at = Operands(call)
         call(
             "cudnnDivisiveNormalizationForward",
             handle, lrn, mode, factors[0],
-            x_desc, call.operand(x, "x", False, x_desc),
-            optional(call, means, "means", False, x_desc),
-            *_scratch(call, x_desc, temp, temp2), factors[1],
-            y_desc, call.operand(y, "y", True, y_desc),
+            x_desc, at.read(x, "x", x_desc),
+            0 if means is None else at.read(means, "means", x_desc),
+            at.write(temp, "temp", x_desc), at.write(temp2, "temp2", x_desc), factors[1],
+            y_desc, at.write(y, "y", y_desc, over="x"),
         )  # fmt: skip
 
 
@@ -235,8 +227,8 @@ def divisive_normalization_backward(
     """Gradients of x and, unless ``dmeans`` is None, of means (cudnnDivisiveNormalizationBackward).
 
     ``x_desc`` describes x, means, dy and the scratch tensors, ``dx_dmeans_desc`` both gradients,
-    each ``alpha * gradient + beta * what was there``. ValueError for an even ``lrn.n``: cuDNN
-    computes another gradient then than that of its forward function.
+    each ``alpha * gradient + beta * what was there``; dx must not be dy. ValueError for an even
+    ``lrn.n``: cuDNN's gradient then is not that of its forward function.
     """
     require(handle, Handle, "handle")
     require(lrn, LRNDescriptor, "lrn")
@@ -246,15 +238,13 @@ def divisive_normalization_backward(
         raise ValueError(f"lrn.n must be odd here, got {lrn.n}: cuDNN's gradient is wrong for it")
     factors = scaling(alpha, beta, x_desc.dtype_code)
     with _core.ColdCall(handle.library, handle) as call:
-        incoming = call.operand(dy, "dy", False, x_desc)
-        outgoing = call.operand(dx, "dx", True, dx_dmeans_desc)
-        if incoming == outgoing:
-            raise ValueError("dx must not be the memory of dy, which is read after dx is written")
+        at = Operands(call)
         call(
             "cudnnDivisiveNormalizationBackward",
             handle, lrn, mode, factors[0],
-            x_desc, call.operand(x, "x", False, x_desc),
-            optional(call, means, "means", False, x_desc), incoming,
-            *_scratch(call, x_desc, temp, temp2), factors[1],
-            dx_dmeans_desc, outgoing, optional(call, dmeans, "dmeans", True, dx_dmeans_desc),
+            x_desc, at.read(x, "x", x_desc),
+            0 if means is None else at.read(means, "means", x_desc), at.read(dy, "dy", x_desc),
+            at.write(temp, "temp", x_desc), at.write(temp2, "temp2", x_desc), factors[1],
+            dx_dmeans_desc, at.write(dx, "dx", dx_dmeans_desc),
+            0 if dmeans is None else at.write(dmeans, "dmeans", dx_dmeans_desc),
         )  # fmt: skip

@@ -183,17 +183,18 @@ def normalization_forward_inference(
     z_like = checks.fused_addend(ops, x_desc, "z", z_desc)
     epsilon = checks.check_epsilon(epsilon)
     with _core.ColdCall(handle.library, handle) as call:
+        at = checks.Operands(call)
         call(
             "cudnnNormalizationForwardInference",
             handle, mode, ops, algo, *checks.factors(x_desc, alpha=alpha, beta=beta),
-            x_desc, call.operand(x, "x", False, x_desc),
-            scale_bias_desc, call.operand(scale, "scale", False, scale_bias_desc),
-            call.operand(bias, "bias", False, scale_bias_desc),
-            mean_var_desc, call.operand(estimated_mean, "estimated_mean", False, mean_var_desc),
-            call.operand(estimated_variance, "estimated_variance", False, mean_var_desc),
-            z_like, checks.addend(call, ops, z, "z", False, z_like),
+            x_desc, at.read(x, "x", x_desc),
+            scale_bias_desc, at.read(scale, "scale", scale_bias_desc),
+            at.read(bias, "bias", scale_bias_desc),
+            mean_var_desc, at.read(estimated_mean, "estimated_mean", mean_var_desc),
+            at.read(estimated_variance, "estimated_variance", mean_var_desc),
+            z_like, at.addend(ops, z, "z", False, z_like),
             checks.fused_activation(ops, activation, handle.library),
-            y_desc, call.operand(y, "y", True, y_desc), epsilon, _GROUPS,
+            y_desc, at.write(y, "y", y_desc, over="x"), epsilon, _GROUPS,
         )  # fmt: skip
 
 
@@ -241,25 +242,24 @@ def normalization_forward_training(
     factor = checks.check_factor(exponential_average_factor)
     epsilon = checks.check_epsilon(epsilon)
     with _core.ColdCall(handle.library, handle) as call:
+        at = checks.Operands(call)
         call(
             "cudnnNormalizationForwardTraining",
             handle, mode, ops, algo, *checks.factors(x_desc, alpha=alpha, beta=beta),
-            x_desc, call.operand(x, "x", False, x_desc),
-            scale_bias_desc, call.operand(scale, "scale", False, scale_bias_desc),
-            call.operand(bias, "bias", False, scale_bias_desc), factor,
+            x_desc, at.read(x, "x", x_desc),
+            scale_bias_desc, at.read(scale, "scale", scale_bias_desc),
+            at.read(bias, "bias", scale_bias_desc), factor,
             mean_var_desc,
-            *checks.pair(
-                call, mean_var_desc, True,
-                running_mean=running_mean, running_variance=running_variance,
+            *at.pair(
+                mean_var_desc, True, running_mean=running_mean, running_variance=running_variance
             ),
             epsilon,
-            *checks.pair(
-                call, mean_var_desc, True,
-                saved_mean=saved_mean, saved_inv_variance=saved_inv_variance,
+            *at.pair(
+                mean_var_desc, True, saved_mean=saved_mean, saved_inv_variance=saved_inv_variance
             ),
             checks.fused_activation(ops, activation, handle.library),
-            z_desc or x_desc, checks.addend(call, ops, z, "z", False, z_desc or x_desc),
-            y_desc, call.operand(y, "y", True, y_desc),
+            z_desc or x_desc, at.addend(ops, z, "z", False, z_desc or x_desc),
+            y_desc, at.write(y, "y", y_desc, over="x"),
             *scratch(call, workspace, workspace_size),
             *scratch(call, reserve_space, reserve_size, "reserve_space"), _GROUPS,
         )  # fmt: skip
@@ -318,22 +318,22 @@ def normalization_backward(
         alpha_param_diff=alpha_param_diff, beta_param_diff=beta_param_diff,
     )  # fmt: skip
     with _core.ColdCall(handle.library, handle) as call:
+        at = checks.Operands(call)
         call(
             "cudnnNormalizationBackward",
             handle, mode, ops, algo, *factors,
-            x_desc, call.operand(x, "x", False, x_desc),
-            y_desc, call.operand(y, "y", False, y_desc),
-            dy_desc, call.operand(dy, "dy", False, dy_desc),
-            dz_desc or x_desc, checks.addend(call, ops, dz, "dz", True, dz_desc or x_desc),
-            dx_desc, call.operand(dx, "dx", True, dx_desc),
-            scale_bias_desc, call.operand(scale, "scale", False, scale_bias_desc),
-            call.operand(bias, "bias", False, scale_bias_desc),
-            call.operand(dscale, "dscale", True, scale_bias_desc),
-            call.operand(dbias, "dbias", True, scale_bias_desc), epsilon,
+            x_desc, at.read(x, "x", x_desc),
+            y_desc, at.read(y, "y", y_desc),
+            dy_desc, at.read(dy, "dy", dy_desc),
+            dz_desc or x_desc, at.addend(ops, dz, "dz", True, dz_desc or x_desc),
+            dx_desc, at.write(dx, "dx", dx_desc, over="dy"),
+            scale_bias_desc, at.read(scale, "scale", scale_bias_desc),
+            at.read(bias, "bias", scale_bias_desc),
+            at.write(dscale, "dscale", scale_bias_desc),
+            at.write(dbias, "dbias", scale_bias_desc), epsilon,
             mean_var_desc,
-            *checks.pair(
-                call, mean_var_desc, False,
-                saved_mean=saved_mean, saved_inv_variance=saved_inv_variance,
+            *at.pair(
+                mean_var_desc, False, saved_mean=saved_mean, saved_inv_variance=saved_inv_variance
             ),
             checks.fused_activation(ops, activation, handle.library),
             *scratch(call, workspace, workspace_size),

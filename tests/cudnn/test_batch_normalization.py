@@ -339,6 +339,27 @@ def test_wrong_modes_and_descriptors(context, rng):
     assert np.isnan(p.y.read()).all()
 
 
+def test_what_is_written_is_no_other_operand(context, rng):
+    p = Problem(context, rng)
+    one, two = p.parameters(), p.parameters()
+    with pytest.raises(ValueError, match="running_variance must not be the memory of running_mean"):
+        p.train(one, one)
+    with pytest.raises(ValueError, match="saved_mean must not be the memory of running_mean"):
+        p.train(one, two, one, two)
+    with pytest.raises(ValueError, match="saved_mean must not be the memory of scale"):
+        p.train(None, None, p.scale, one)
+    with pytest.raises(ValueError, match="dbias must not be the memory of dscale"):
+        p.backward(p.tensor(), p.blank(), one, one)
+    with pytest.raises(ValueError, match="dscale must not be the memory of saved_mean"):
+        p.backward(p.tensor(), p.blank(), one, two, one, p.bias)
+    p.y = p.blank("channels last")
+    p.y.data = p.x.data
+    with pytest.raises(ValueError, match=r"y in the memory of x needs its strides, \(60, 15, 3, 1"):
+        p.train()
+    for operand in (one, two, p.x):
+        operand.check(operand.values)
+
+
 def test_one_element_has_no_unbiased_variance(context, rng):
     p = Problem(context, rng, shape=(1, 4, 1, 1))
     p.train()

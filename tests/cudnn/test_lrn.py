@@ -174,19 +174,19 @@ def test_the_lrn_gradient_is_the_derivative_of_forward(side, rng):
 
 def test_what_lrn_does_not_support(side):
     lrn = cudnn.LRNDescriptor(library=side.library)
-    half = side.blank((2, 7, 3, 4), "bfloat16")
+    half, out = side.blank((2, 7, 3, 4), "bfloat16"), side.blank((2, 7, 3, 4), "bfloat16")
     with pytest.raises(errors.CudnnNotSupported):
         lrn_forward(side, lrn, half, half)
     with pytest.raises(errors.CudnnNotSupported):
-        lrn_backward(side, lrn, half, half, half, half)
+        lrn_backward(side, lrn, half, half, half, out)
     flat = side.blank((2, 7))
     with pytest.raises(errors.CudnnError):
         lrn_forward(side, lrn, flat, flat)
-    volume = side.blank((2, 7, 2, 3, 2), layout="channels last")
+    volume, out = (side.blank((2, 7, 2, 3, 2), layout="channels last") for _ in range(2))
     with pytest.raises(errors.CudnnError):
         lrn_forward(side, lrn, volume, volume)
     with pytest.raises(errors.CudnnNotSupported):
-        lrn_backward(side, lrn, volume, volume, volume, volume)
+        lrn_backward(side, lrn, volume, volume, volume, out)
 
 
 def test_lrn_refuses(side):
@@ -318,7 +318,7 @@ def test_divisive_refuses(side, rng):
     p = Divisive(side, rng)
     y = p.blank()
     p.temps = (p.temps[0], p.temps[0])
-    with pytest.raises(ValueError, match="temp and temp2 must be two tensors"):
+    with pytest.raises(ValueError, match="temp2 must not be the memory of temp"):
         p.forward(y)
     p = Divisive(side, rng, n=4)
     with pytest.raises(ValueError, match="n must be odd here, got 4"):
@@ -326,6 +326,8 @@ def test_divisive_refuses(side, rng):
     p = Divisive(side, rng)
     with pytest.raises(ValueError, match="dx must not be the memory of dy"):
         p.backward(p.dy, None)
+    with pytest.raises(ValueError, match="dmeans must not be the memory of dx"):
+        p.backward(y, y)
     with pytest.raises(ValueError, match="mode must be a DivNormMode"):
         p.forward(y, mode=1)
     with pytest.raises(ValueError, match="y_desc must have the shape of x"):
