@@ -1,0 +1,294 @@
+"""Tensor transforms: padding, cropping, folding space into channels, other layouts."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from pycudnn import _core
+from pycudnn.abi.cudnn_enums import CUDNN_DIM_MAX, FoldingDirection, TensorFormat
+from pycudnn.cudnn._objects import construct, integer, integers, member, require, scaling
+from pycudnn.cudnn.convolution import ConvolutionDescriptor
+from pycudnn.cudnn.handle import Handle
+from pycudnn.cudnn.tensor import FilterDescriptor, TensorDescriptor, read_filter, read_tensor
+from pycudnn.libraries import Library, find_library
+
+
+class TensorTransformDescriptor(_core.Owned):
+    """How one tensor is made of another (cudnnSetTensorTransformDescriptor).
+
+    ``pad_before`` and ``pad_after`` are elements to add in each dimension, one int for all or one
+    per dimension; negative ones crop. ``fold`` are block sizes, one per spatial dimension:
+    ``direction`` FOLD moves the elements of each block into channels, UNFOLD moves them back.
+    ``format`` is the result's order in memory. A CUDA library needs a driver for this descriptor.
+
+    ValueError for another count than dimensions, a block size below 1, or an unknown enum.
+    """
+
+    c_type = "cudnnTensorTransformDescriptor_t"
+    library: Library
+    ndim: int
+
+    def __init__(
+        self,
+        format: TensorFormat = TensorFormat.NCHW,
+        *,
+        pad_before: int | Sequence[int] = 0,
+        pad_after: int | Sequence[int] = 0,
+        fold: int | Sequence[int] = 1,
+        direction: FoldingDirection = FoldingDirection.FOLD,
+        ndim: int = 4,
+        library: Library | str | None = None,
+    ) -> None:
+        self.ndim = count = integer(ndim, "ndim", 3, CUDNN_DIM_MAX)
+        layout = member(TensorFormat, format, "format")
+        before = integers(pad_before, "pad_before", _SMALLEST, count)
+        after = integers(pad_after, "pad_after", _SMALLEST, count)
+        blocks = integers(fold, "fold", 1, count - 2)
+        direction = member(FoldingDirection, direction, "direction")
+
+        def set_up(call: _core.ColdCall) -> None:
+            call(
+                "cudnnSetTensorTransformDescriptor",
+                self, count, layout, _int32s(before), _int32s(after), _uint32s(blocks), direction,
+            )  # fmt: skip
+
+        settings = {
+            "format": layout, "pad_before": before, "pad_after": after, "fold": blocks,
+            "direction": direction,
+        }  # fmt: skip
+        found = find_library("cudnn", library)
+        construct(self, found, "TensorTransformDescriptor", settings, set_up)
+
+    def _read(
+        self,
+    ) -> tuple[TensorFormat, tuple[int, ...], tuple[int, ...], tuple[int, ...], FoldingDirection]:
+        layout, direction = ctypes.c_int(), ctypes.c_int()
+        before, after = (_int32s((0,) * self.ndim) for _ in range(2))
+        blocks = _uint32s((0,) * self.ndim)
+        with _core.ColdCall(self.library) as call:
+            call(
+                "cudnnGetTensorTransformDescriptor",
+                self, self.ndim, ctypes.byref(layout), before, after, blocks,
+                ctypes.byref(direction),
+            )  # fmt: skip
+        return (
+            TensorFormat(layout.value),
+            tuple(before),
+            tuple(after),
+            tuple(blocks[: self.ndim - 2]),
+            FoldingDirection(direction.value),
+        )
+
+    @property
+    def format(self) -> TensorFormat:
+        """The result's order in memory."""
+        return self._read()[0]
+
+    @property
+    def pad_before(self) -> tuple[int, ...]:
+        """Elements added before the first, per dimension."""
+        return self._read()[1]
+
+    @property
+    def pad_after(self) -> tuple[int, ...]:
+        """Elements added behind the last, per dimension."""
+        return self._read()[2]
+
+    @property
+    def fold(self) -> tuple[int, ...]:
+        """Block size per spatial dimension."""
+        return self._read()[3]
+
+    @property
+    def direction(self) -> FoldingDirection:
+        """From space into channels (FOLD), or back."""
+        return self._read()[4]
+
+    def __repr__(self) -> str:
+        if self.closed:
+            return "<closed TensorTransformDescriptor>"
+        layout, before, after, blocks, direction = self._read()
+        return (
+            f"TensorTransformDescriptor({layout.name}, pad_before={before}, pad_after={after}, "
+            f"fold={blocks}, direction={direction.name})"
+        )
+
+
+def _int32s(values: Sequence[int]) -> Any:
+    return (ctypes.c_int32 * len(values))(*values)
+
+
+def _uint32s(values: Sequence[int]) -> Any:
+    return (ctypes.c_uint32 * len(values))(*values)
+
+
+def init_transform_dest(
+    transform: TensorTransformDescriptor, src_desc: TensorDescriptor
+) -> TensorDescriptor:
+    """The descriptor of what a transform makes of a tensor (cudnnInitTransformDest)."""
+    require(transform, TensorTransformDescriptor, "transform")
+    require(src_desc, TensorDescriptor, "src_desc")
+    _check_rank(transform, src_desc, "src_desc")
+    size = ctypes.c_size_t()
+    library = src_desc.library
+    with TensorDescriptor(src_desc.shape, library=library) as blank:
+        with _core.ColdCall(library) as call:
+            call("cudnnInitTransformDest", transform, src_desc, blank, ctypes.byref(size))
+            dtype, shape, strides = read_tensor(call, blank)
+    return TensorDescriptor(shape, dtype, strides=strides, library=library)
+
+
+def transform_tensor_ex(
+    handle: Handle,
+    transform: TensorTransformDescriptor,
+    src_desc: TensorDescriptor,
+    src: Any,
+    dest_desc: TensorDescriptor,
+    dest: Any,
+    *,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+) -> None:
+    """``dest = alpha * transform(src) + beta * dest`` (cudnnTransformTensorEx).
+
+    ``dest_desc`` has the shape that ``init_transform_dest`` tells, and any strides. ValueError
+    for another shape.
+    """
+    require(handle, Handle, "handle")
+    require(dest_desc, TensorDescriptor, "dest_desc")
+    with init_transform_dest(transform, src_desc) as expected:
+        if dest_desc.shape != expected.shape:
+            raise ValueError(f"dest must have shape {expected.shape}, got {dest_desc.shape}")
+    _transform(
+        "cudnnTransformTensorEx", handle, transform, src_desc, src, dest_desc, dest, alpha, beta
+    )
+
+
+def transform_filter(
+    handle: Handle,
+    transform: TensorTransformDescriptor,
+    src_desc: FilterDescriptor,
+    src: Any,
+    dest_desc: FilterDescriptor,
+    dest: Any,
+    *,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+) -> None:
+    """``dest = alpha * transform(src) + beta * dest`` for weights (cudnnTransformFilter).
+
+    Shapes as for ``transform_tensor_ex``, for a tensor of the filter's shape.
+    """
+    require(handle, Handle, "handle")
+    require(transform, TensorTransformDescriptor, "transform")
+    require(src_desc, FilterDescriptor, "src_desc")
+    require(dest_desc, FilterDescriptor, "dest_desc")
+    source = TensorDescriptor(src_desc.shape, src_desc.dtype, library=src_desc.library)
+    with source, init_transform_dest(transform, source) as expected:
+        if dest_desc.shape != expected.shape:
+            raise ValueError(f"dest must have shape {expected.shape}, got {dest_desc.shape}")
+    _transform(
+        "cudnnTransformFilter", handle, transform, src_desc, src, dest_desc, dest, alpha, beta
+    )
+
+
+def _transform(
+    function: str,
+    handle: Handle,
+    transform: TensorTransformDescriptor,
+    src_desc: _core.TensorLike,
+    src: Any,
+    dest_desc: _core.TensorLike,
+    dest: Any,
+    alpha: float,
+    beta: float,
+) -> None:
+    scales = scaling(alpha, beta, src_desc.dtype_code)
+    with _core.ColdCall(handle.library, handle) as call:
+        src_at = call.operand(src, "src", False, src_desc)
+        dest_at = call.operand(dest, "dest", True, dest_desc)
+        call(
+            function,
+            handle, transform, scales[0], src_desc, src_at, scales[1], dest_desc, dest_at,
+        )  # fmt: skip
+
+
+def _check_rank(transform: TensorTransformDescriptor, desc: _core.TensorLike, name: str) -> None:
+    if len(desc.shape) != transform.ndim:
+        raise ValueError(
+            f"{name} must have the transform's {transform.ndim} dimensions, got {desc.shape}"
+        )
+
+
+class FoldedConvolution(NamedTuple):
+    """A strided convolution's data gradient as one without stride, on folded operands."""
+
+    filter_desc: FilterDescriptor
+    diff_desc: TensorDescriptor
+    conv: ConvolutionDescriptor
+    grad_desc: TensorDescriptor
+    filter_fold: TensorTransformDescriptor
+    diff_pad: TensorTransformDescriptor
+    grad_fold: TensorTransformDescriptor
+    grad_unfold: TensorTransformDescriptor
+
+
+def get_folded_conv_backward_data_descriptors(
+    handle: Handle,
+    w_desc: FilterDescriptor,
+    dy_desc: TensorDescriptor,
+    conv: ConvolutionDescriptor,
+    dx_desc: TensorDescriptor,
+    format: TensorFormat = TensorFormat.NCHW,
+) -> FoldedConvolution:
+    """Descriptors that fold a strided data gradient (cudnnGetFoldedConvBackwardDataDescriptors).
+
+    The weights go through ``filter_fold``, the gradient of the output through ``diff_pad``; the
+    data gradient of ``conv`` on them, through ``grad_unfold``, is the gradient of the input.
+    """
+    require(handle, Handle, "handle")
+    require(w_desc, FilterDescriptor, "w_desc")
+    require(dy_desc, TensorDescriptor, "dy_desc")
+    require(conv, ConvolutionDescriptor, "conv")
+    require(dx_desc, TensorDescriptor, "dx_desc")
+    layout = member(TensorFormat, format, "format")
+    library, rank = handle.library, len(w_desc.shape)
+    with (
+        FilterDescriptor(w_desc.shape, w_desc.dtype, library=library) as blank_filter,
+        TensorDescriptor(dy_desc.shape, library=library) as blank_diff,
+        ConvolutionDescriptor(ndim=conv.ndim, library=library) as blank_conv,
+        TensorDescriptor(dx_desc.shape, library=library) as blank_grad,
+    ):
+        transforms = [TensorTransformDescriptor(ndim=rank, library=library) for _ in range(4)]
+        with _core.ColdCall(library, handle) as call:
+            call(
+                "cudnnGetFoldedConvBackwardDataDescriptors",
+                handle, w_desc, dy_desc, conv, dx_desc, layout, blank_filter, blank_diff,
+                blank_conv, blank_grad, *transforms,
+            )  # fmt: skip
+            filter_type, filter_format, filter_shape = read_filter(call, blank_filter)
+            tensors = [read_tensor(call, blank) for blank in (blank_diff, blank_grad)]
+        folded = blank_conv.replace()
+    diff, grad = (
+        TensorDescriptor(shape, dtype, strides=strides, library=library)
+        for dtype, shape, strides in tensors
+    )
+    return FoldedConvolution(
+        FilterDescriptor(filter_shape, filter_type, format=filter_format, library=library),
+        diff,
+        folded,
+        grad,
+        *(_again(transform) for transform in transforms),
+    )
+
+
+def _again(transform: TensorTransformDescriptor) -> TensorTransformDescriptor:
+    """A descriptor with the settings that the library has put into this one."""
+    with transform:
+        layout, before, after, blocks, direction = transform._read()
+        return TensorTransformDescriptor(
+            layout, pad_before=before, pad_after=after, fold=blocks, direction=direction,
+            ndim=transform.ndim, library=transform.library,
+        )  # fmt: skip
