@@ -31,7 +31,7 @@ def write_split(directory: Path, count: int, name: str = "train-{}-idx{}-ubyte")
     for kind, array in (("images", images), ("labels", labels)):
         path = directory / name.format(kind, array.ndim)
         content = idx(array)
-        path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+        path.write_bytes(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
     return images, labels
 
 
@@ -79,10 +79,10 @@ GOOD = idx(np.zeros((4, 3, 2)))
         (GOOD + b"\x00", "", "25 bytes of data where its header promises 4 x 3 x 2 = 24"),
         (GOOD[:10], "", "truncated: 10 bytes, its header has 16"),
         (b"", "", "truncated: 0 bytes"),
-        (gzip.compress(GOOD)[:-9], ".gz", "cannot be unpacked"),
-        (gzip.compress(GOOD)[:5], ".gz", "cannot be unpacked"),
+        (gzip.compress(GOOD, mtime=0)[:-9], ".gz", "cannot be unpacked"),
+        (gzip.compress(GOOD, mtime=0)[:5], ".gz", "cannot be unpacked"),
         (GOOD, ".gz", "cannot be unpacked"),
-        (gzip.compress(GOOD[:-1]), ".gz", "23 bytes of data"),
+        (gzip.compress(GOOD[:-1], mtime=0), ".gz", "23 bytes of data"),
         (idx(np.zeros((5, 3, 2))), "", "has 5 images but .* has 4 labels"),
         (idx(np.zeros((0, 3, 2))), "", "has 0 images but .* has 4 labels"),
     ],
