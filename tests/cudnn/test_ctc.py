@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from side import Side
 
-from pycudnn import cudnn, errors
+from pycudnn import cudnn
 
 NONE, SOFTMAX = cudnn.LossNormalizationMode.NONE, cudnn.LossNormalizationMode.SOFTMAX
 ALGORITHMS = list(cudnn.CTCLossAlgo)
@@ -86,7 +86,8 @@ class Problem:
             size = cudnn.get_ctc_loss_workspace_size_v8(
                 side.handle, algorithm, loss, x.desc, g.desc
             )
-            device = [side.put(np.array(part or [0], np.int32)) for part in (flat, lengths, self.times)]
+            host = (flat or [0], lengths, self.times)
+            device = [side.put(np.array(part, np.int32)) for part in host]
             cudnn.ctc_loss_v8(
                 side.handle, algorithm, loss, x.desc, x.data, *device, c.data, g.desc, g.data,
                 side.scratch(size),

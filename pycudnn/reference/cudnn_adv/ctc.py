@@ -209,7 +209,7 @@ def _losses(
     gradients_desc: Tensor,
     gradients: int,
 ) -> None:
-    """``costs[n]`` is minus the log-probability of label n; ``gradients`` its gradient for probs."""
+    """``costs[n]`` is minus label n's log-probability; ``gradients`` its gradient for probs."""
     values = load(probs, probs_desc, "probs")
     logs = _log_probabilities(descriptor, values)
     count = probs_desc.shape[1]
