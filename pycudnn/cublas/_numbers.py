@@ -50,12 +50,14 @@ def choice(value: Any, argument: Argument) -> int:
     ) from None
 
 
-def _increment(value: Any, name: str, alone: bool) -> int:
+def _increment(value: Any, name: str, alone: bool, bits: int) -> int:
+    limit = 2**bits - 1
     if alone:  # cuBLAS would report success and do nothing
-        return integer(value, name, 1, LONG_MAX, "an int from 1 to 2**63 - 1")
-    number = integer(value, name, -LONG_MAX, LONG_MAX, "a non-zero int of 64 bits")
+        return integer(value, name, 1, limit, f"an int from 1 to 2**{bits} - 1")
+    wanted = f"a non-zero int of {bits + 1} bits"
+    number = integer(value, name, -limit, limit, wanted)
     if number == 0:
-        raise ValueError(f"{name} must be a non-zero int of 64 bits, got 0")
+        raise ValueError(f"{name} must be {wanted}, got 0")
     return number
 
 
@@ -71,6 +73,7 @@ def check_compute_type(value: Any, result: int) -> int:
 def check_numbers(function: Function, given: dict[str, Any]) -> dict[str, int]:
     """Every argument that is neither an operand nor a scalar, checked for itself."""
     values: dict[str, int] = {}
+    bits = 63 if function.has_wide_form else 31
     for argument in function.arguments:
         name, kind = argument.name, argument.kind
         if kind in ("operand", "scalar", "info"):
@@ -79,9 +82,9 @@ def check_numbers(function: Function, given: dict[str, Any]) -> dict[str, int]:
         if kind == "enum":
             values[name] = choice(value, argument)
         elif kind in ("size", "leading"):
-            values[name] = size(value, name, 63 if function.has_wide_form else 31)
+            values[name] = size(value, name, bits)
         elif kind == "increment":
-            values[name] = _increment(value, name, alone=function.is_of_one_vector)
+            values[name] = _increment(value, name, function.is_of_one_vector, bits)
         elif kind == "stride":
             values[name] = integer(value, name, 0, LONG_MAX, "an int from 0 to 2**63 - 1")
         elif kind == "type":

@@ -207,11 +207,12 @@ def _addresses(
     elements: tuple[Element, ...],
 ) -> dict[str, int]:
     """Device arrays of pointers for A, B and C."""
+    lists = {name: _engine.read_list(given[name], name, sum(group_size)) for name in "abc"}
     groups = [group for group, size in enumerate(group_size) for _ in range(size)]
     pieces, addresses = [], {}
     for name, element in zip("abc", elements[:3], strict=True):
         found = []
-        for index, value in enumerate(_engine.read_list(given[name], name, len(groups))):
+        for index, value in enumerate(lists[name]):
             block = blocks[name][groups[index]]
             label = f"{name}[{index}]"
             needed = block.span * element.nbytes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 from pycudnn import _core, operands
 from pycudnn.abi.cublas_enums import AtomicsMode, Math, PointerMode
@@ -25,6 +26,14 @@ class Handle(EmulationSettings):
     products are computed in TF32 only if ``pycudnn.config.tf32`` is set or ``math_mode`` says so.
     """
 
+    mode_lock: threading.RLock  # who holds it sees one pointer mode
+
+    def __new__(cls, *arguments: Any, **named: Any) -> Handle:
+        """Every handle has its lock, also one whose ``__init__`` never ran."""
+        made = super().__new__(cls)
+        made.mode_lock = threading.RLock()
+        return made
+
     def __init__(
         self,
         device: Device | None = None,
@@ -32,7 +41,6 @@ class Handle(EmulationSettings):
         *,
         library: Library | str | None = None,
     ) -> None:
-        self.mode_lock = threading.RLock()  # who holds it sees one pointer mode
         device = create(self, "cublas", ("cublasCreate_v2", "cublasDestroy_v2"), device, library)
         try:
             self.stream = device.default_stream if stream is None else stream

@@ -51,9 +51,11 @@ def construct(
 
 
 def require(value: Any, kind: type, name: str) -> None:
-    """TypeError unless an argument is of a class."""
+    """TypeError unless an argument is of a class, ValueError if it is closed or was never made."""
     if not isinstance(value, kind):
         raise TypeError(f"{name} must be a {kind.__name__}, got {value!r}")
+    if isinstance(value, _core.Owned):
+        _ = value.address
 
 
 def integer(value: Any, name: str, low: int, high: int = INT_MAX) -> int:
