@@ -7,6 +7,7 @@ captured stream belongs to the graph, since a free in a capture would become par
 
 from __future__ import annotations
 
+import atexit
 import functools
 import os
 import sys
@@ -37,6 +38,7 @@ except ImportError as error:
 _LEGACY_DEFAULT = 1  # cudaStreamLegacy
 _BATCH = 64  # objects that keep_alive holds per event
 _BATCH_SECONDS = 0.01
+_LAST_CALLS_SECONDS = 1.0  # that an exit waits for calls in progress in other threads
 
 _forked = False
 
@@ -52,6 +54,37 @@ def _check(result: tuple[Any, ...]) -> Any:
     if status != 0:
         raise RuntimeError(f"the CUDA driver returned {status.name} ({int(status)})")
     return values[0] if len(values) == 1 else tuple(values)
+
+
+class _Exit:
+    """Keeps daemon threads out of cuda.core while the interpreter shuts down.
+
+    Until Python 3.14 a thread that wants the GIL back then is ended by unwinding its stack, and
+    cuda.core's destructors, which take the GIL, turn that into an abort of the process.
+    """
+
+    def __init__(self) -> None:
+        self._leaving = False
+        self._inside: list[None] = []  # one entry per thread and level; appending is atomic
+        atexit.register(self._leave)
+
+    def enter(self) -> None:
+        self._inside.append(None)
+        if self._leaving and threading.current_thread() is not threading.main_thread():
+            self._inside.pop()
+            threading.Event().wait()  # for the end of the process
+
+    def leave(self) -> None:
+        self._inside.pop()
+
+    def _leave(self) -> None:
+        self._leaving = True
+        deadline = time.monotonic() + _LAST_CALLS_SECONDS
+        while self._inside and time.monotonic() < deadline:
+            time.sleep(0.001)
+
+
+_exit = _Exit()
 
 
 class _Activation:
@@ -71,7 +104,7 @@ class _Activation:
             _check(driver.cuCtxSetCurrent(context))
 
     def __enter__(self) -> None:
-        pass
+        _exit.enter()
 
     def __exit__(
         self,
@@ -79,6 +112,7 @@ class _Activation:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        _exit.leave()
         if self._previous is not None:
             _check(driver.cuCtxSetCurrent(self._previous))
 
@@ -118,7 +152,15 @@ class CudaEvent(Event):
         """Destroy it."""
         if not self.closed:
             self.closed = True
-            self._event.close()
+            _exit.enter()
+            try:
+                self._event.close()
+            finally:
+                _exit.leave()
+
+    def __del__(self, finalizing: Any = sys.is_finalizing) -> None:
+        if not finalizing() and not _forked:
+            self.close()
 
 
 class CudaGraph(Graph):
