@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Everything that needs a GPU machine, offline and with the current interpreter: build in place, run
-# the whole suite, check one training step for memory errors, run the quick benchmarks.
+# the whole suite (in several processes where pytest-xdist is installed), pose random problems to
+# every function, fuzz the object face, check one training step for memory errors, run the quick
+# benchmarks.
 #
 #   scripts/gpu_run.sh [OUTPUT]      results as JSON and logs, default benchmarks/results
 set -uo pipefail
@@ -17,7 +19,11 @@ step() {
 
 step "$python" setup.py --quiet build_ext --inplace
 step "$python" -m pycudnn
-step "$python" -m pytest -q -p no:cacheprovider
+processes=$("$python" -c 'import importlib.util as u; print("-n 12" if u.find_spec("xdist") else "")')
+# shellcheck disable=SC2086
+step "$python" -m pytest -q -p no:cacheprovider $processes
+step "$python" tests/conformance/run.py --backend cuda --problems 4000 --output "$output"
+step "$python" tests/fuzz/run.py --backend cuda --workers 12 --output "$output"
 if command -v compute-sanitizer >/dev/null; then
     step compute-sanitizer --tool memcheck --report-api-errors no --error-exitcode 9 \
         "$python" examples/train.py --backend cuda --steps 1
