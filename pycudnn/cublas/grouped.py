@@ -132,6 +132,8 @@ def _run(
         _engine.read_list(given[name], name, count, "numbers") for name in ("alpha", "beta")
     )
     blocks = {name: _blocks(numbers, name, count) for name in "abc"}
+    for name in "abc":
+        _engine.read_list(given[name], name, sum(numbers["group_size"]))
     with ExitStack() as stack, handle.mode_lock:
         frames = _engine.Frames(handle, stack)
         if handle.pointer_mode_code != PointerMode.HOST:
@@ -207,12 +209,11 @@ def _addresses(
     elements: tuple[Element, ...],
 ) -> dict[str, int]:
     """Device arrays of pointers for A, B and C."""
-    lists = {name: _engine.read_list(given[name], name, sum(group_size)) for name in "abc"}
     groups = [group for group, size in enumerate(group_size) for _ in range(size)]
     pieces, addresses = [], {}
     for name, element in zip("abc", elements[:3], strict=True):
         found = []
-        for index, value in enumerate(lists[name]):
+        for index, value in enumerate(given[name]):
             block = blocks[name][groups[index]]
             label = f"{name}[{index}]"
             needed = block.span * element.nbytes

@@ -2,9 +2,11 @@
 
 This runs in a process of its own, since the point is that it does not crash:
 
-    python tests/fuzz/fuzz.py BACKEND SEED PROGRESS FUNCTION [FUNCTION ...]
+    python tests/fuzz/fuzz.py OPTIONS FUNCTION [FUNCTION ...]
 
-Before each call its description goes to the file PROGRESS, so that the parent knows what crashed.
+OPTIONS is a JSON object: backend, seed, progress (a file), share (how many of the mutations, chosen
+at random) and seconds (how long it may take; null: no limit). Before each call its description goes
+to the file ``progress``, so that the parent knows what crashed.
 Prints one JSON object per function: how many mutations there were, and the faults: those accepted
 although wrong, and those answered by an exception that is no TypeError, ValueError, MemoryError or
 pycudnn's own. What needs no handle is called on the descriptors of the real library as well.
@@ -14,17 +16,19 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import harness
 import numpy as np
-from mutations import mutations
+from mutations import Mutation, mutations
 from recording import Call, CannotMove, calls_of, moved
 
-from pycudnn import CudaContext, _core
+from pycudnn import CudaContext
 from pycudnn.errors import PycudnnError
 from pycudnn.libraries import is_available
 
@@ -32,64 +36,133 @@ TYPED = (TypeError, ValueError, PycudnnError, MemoryError)
 Tell = Callable[[str], None]
 
 
-def fuzz_call(context: CudaContext, call: Call, tell: Tell) -> tuple[Counter, list[str]]:
-    """Every argument of one call; afterwards the call still works."""
+class Change(NamedTuple):
+    """One mutation of one call's argument."""
+
+    call: Call
+    name: str
+    mutation: Mutation
+
+    def __str__(self) -> str:
+        return f"{self.call.name}({self.name}: {self.mutation.label})"
+
+
+class Effort:
+    """How much of the work is done: a random share of the mutations, until the time is up.
+
+    A function has an equal part of the time that is left for those not begun yet.
+    """
+
+    def __init__(self, seed: int, share: float, seconds: float | None, functions: int) -> None:
+        self._rng = np.random.default_rng(seed)
+        self._share = share
+        self._end = None if seconds is None else time.monotonic() + seconds
+        self._left = functions
+        self._deadline: float | None = None
+
+    def begin(self) -> None:
+        """One more function begins."""
+        if self._end is not None:
+            now = time.monotonic()
+            self._deadline = now + (self._end - now) / self._left
+        self._left -= 1
+
+    def choose(self, changes: Iterator[Change]) -> Sequence[Change]:
+        """The mutations to do, in random order where not all may be reached."""
+        if self._share == 1 and self._end is None:
+            return list(changes)
+        chosen = [change for change in changes if self._rng.random() < self._share]
+        return [chosen[index] for index in self._rng.permutation(len(chosen))]
+
+    @property
+    def is_over(self) -> bool:
+        """Is the function's time up?"""
+        return self._deadline is not None and time.monotonic() > self._deadline
+
+
+def changes(context: CudaContext, call: Call, calls: Sequence[Call]) -> Iterator[Change]:
+    """Every mutation of every argument of a call."""
+    for name in call.arguments:
+        for mutation in mutations(context, call, name, calls):
+            yield Change(call, name, mutation)
+
+
+def make(context: CudaContext, change: Change) -> tuple[str, str]:
+    """Make a call with a wrong argument: "refused" or "accepted", and the fault or nothing."""
+    name, mutation = change.name, change.mutation
+    try:
+        change.call.make(**{name: mutation.value})
+    except TYPED as error:
+        return "refused", "" if str(error) else f"{change}: {type(error).__name__} without a text"
+    except Exception as error:
+        return "failed", f"{change}: {type(error).__name__}: {error}"[:300]
+    context.synchronize()  # an error of the device belongs to this call
+    return "accepted", f"{change}: accepted" if mutation.wrong else ""
+
+
+def fuzz_calls(
+    context: CudaContext,
+    calls: Sequence[Call],
+    makers: Sequence[Call],
+    tell: Tell,
+    effort: Effort | None = None,
+) -> tuple[Counter, list[str]]:
+    """The arguments of some calls; afterwards the calls still work.
+
+    ``makers`` are the calls that made their objects.
+    """
+    effort = Effort(0, 1, None, 1) if effort is None else effort
     count: Counter = Counter()
     faults: list[str] = []
-    objects = sum(isinstance(value, _core.Owned) for value in call.arguments.values())
-    for name, value in call.arguments.items():
-        for mutation in mutations(context, name, value, name in call.optional, objects == 1):
-            what = f"{call.name}({name}: {mutation.label})"
-            tell(what)
-            count["mutations"] += 1
-            try:
-                call.make(**{name: mutation.value})
-            except TYPED as error:
-                count["refused"] += 1
-                if not str(error):
-                    faults.append(f"{what}: {type(error).__name__} without a text")
-            except Exception as error:
-                faults.append(f"{what}: {type(error).__name__}: {error}"[:300])
-            else:
-                count["accepted"] += 1
-                if mutation.wrong:
-                    faults.append(f"{what}: accepted")
-    tell(f"{call.name} as recorded")
-    try:
-        call.make()
-    except Exception as error:
-        faults.append(f"{call.name} fails afterwards: {type(error).__name__}: {error}"[:300])
+    tell(f"mutations of {', '.join(call.name for call in calls)}")
+    every = (change for call in calls for change in changes(context, call, makers))
+    for change in effort.choose(every):
+        if effort.is_over:
+            break
+        tell(str(change))
+        result, fault = make(context, change)
+        count.update(("mutations", result))
+        if fault:
+            faults.append(fault)
+    for call in calls:
+        tell(f"{call.name} as recorded")
+        try:
+            call.make()
+        except Exception as error:
+            faults.append(f"{call.name} fails afterwards: {type(error).__name__}: {error}"[:300])
     return count, faults
 
 
-def recorded_calls(context: CudaContext, function: str, seed: int) -> Iterator[Call]:
-    """The calls of a problem that the library supports, each function once."""
+def recorded_calls(
+    context: CudaContext, function: str, seed: int
+) -> tuple[list[Call], list[Call]]:
+    """The calls of a problem that the library supports, each function once, and all its calls."""
     for attempt in range(8):
         try:
             _case, calls = calls_of(context, function, seed + attempt)
         except PycudnnError:
             continue
-        yield from {call.name: call for call in calls}.values()
+        different = list({call.name: call for call in calls}.values())
         if context.device.backend == "reference" and is_available("cudnn", "cuda"):
-            for call in {call.name: call for call in calls}.values():
+            for call in tuple(different):
                 try:
-                    yield moved(call, calls, "cuda")
+                    different.append(moved(call, calls, "cuda"))
                 except (CannotMove, PycudnnError):
                     continue  # it needs a GPU
-        return
+        return different, calls
+    return [], []
 
 
-def fuzz(context: CudaContext, function: str, seed: int, seen: set[str], tell: Tell) -> dict:
+def fuzz(
+    context: CudaContext, function: str, seed: int, seen: set[str], tell: Tell, effort: Effort
+) -> dict:
     """The calls of one function's problem that are not in ``seen`` yet."""
-    count: Counter = Counter()
-    faults: list[str] = []
+    effort.begin()
     tell(f"the problem of {function}")
-    for call in recorded_calls(context, function, seed):
-        if call.name not in seen:
-            seen.add(call.name)
-            counted, found = fuzz_call(context, call, tell)
-            count += counted
-            faults += found
+    calls, makers = recorded_calls(context, function, seed)
+    new = [call for call in calls if call.name not in seen]
+    seen.update(call.name for call in new)
+    count, faults = fuzz_calls(context, new, makers, tell, effort)
     tell(f"synchronising after {function}")
     context.synchronize()
     outcome = harness.pose(context, function, seed)
@@ -98,12 +171,15 @@ def fuzz(context: CudaContext, function: str, seed: int, seen: set[str], tell: T
     return {"function": function, **count, "faults": faults}
 
 
-def main(backend: str, seed: str, progress: str, *functions: str) -> None:
+def main(options: str, *functions: str) -> None:
     """Fuzz the problems of some functions and print a line for each."""
+    given = json.loads(options)
     warnings.simplefilter("ignore")
     harness.load_problems()
     seen: set[str] = set()
-    with Path(progress).open("w") as log, CudaContext(backend) as context:
+    seed = given["seed"]
+    effort = Effort(seed, given["share"], given["seconds"], len(functions))
+    with Path(given["progress"]).open("w") as log, CudaContext(given["backend"]) as context:
 
         def tell(what: str) -> None:
             log.seek(0)
@@ -113,7 +189,7 @@ def main(backend: str, seed: str, progress: str, *functions: str) -> None:
 
         with np.errstate(all="ignore"):
             for function in functions:
-                row = fuzz(context, function, int(seed), seen, tell)
+                row = fuzz(context, function, seed, seen, tell, effort)
                 print(json.dumps(row), flush=True)
 
 

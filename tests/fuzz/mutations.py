@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
 import numpy as np
+from recording import Call, CannotMove, moved
 
 from pycudnn import CudaContext, _core, cudnn, empty
+from pycudnn.device import Device, cuda_device_count
+from pycudnn.errors import PycudnnError
 from pycudnn.memory import Buffer
 
+OTHER = {"reference": "cuda", "cuda": "reference"}  # library
 JUNK = ("x", b"x", object(), {}, 1j, float("nan"), lambda: None, type)
 
 
@@ -29,23 +34,25 @@ ANY_NUMBER = frozenset("value a b c s c_ s_ d1 d2 x1 y1 padding_fill".split())
 MAY_BE_NONE = frozenset(("p", "ipiv", "dev_info", "means"))
 # Any number of 64 bits.
 SEEDS = frozenset(("seed",))
+# Sizes of matrices, and what is counted in their elements, may need 64 bits.
+WIDE = tuple("m n k ld".split())
 # Vector increments run backwards where they are negative; the others are summands.
 SIGNED = frozenset("incx incy a_bias b_bias c_bias c_mult c_shift".split())
 
 
 def mutations(
-    context: CudaContext, name: str, value: Any, may_be_none: bool, alone: bool
+    context: CudaContext, call: Call, name: str, makers: Sequence[Call] = ()
 ) -> Iterator[Mutation]:
-    """Values to try for the argument ``name`` whose valid value is ``value``.
-
-    ``alone``: no other argument is a handle or descriptor, so any library will do.
-    """
-    if not may_be_none and value is not None:
+    """Values to try for one argument of a call; ``makers`` are the calls that made its objects."""
+    value = call.arguments[name]
+    if name not in call.optional and value is not None:
         yield Mutation("None", None, name not in MAY_BE_NONE)
     if isinstance(value, _core.Owned):
-        yield from _owned(value, alone)
+        # With nothing else of a library among the arguments any library will do.
+        bound = [isinstance(other, (_core.Owned, Buffer)) for other in call.arguments.values()]
+        yield from _owned(value, sum(bound) == 1, makers)
     elif isinstance(value, (Buffer, np.ndarray)):
-        yield from _operand(context, name, value)
+        yield from _operand(context, call, name, value)
     elif isinstance(value, IntEnum):
         for wrong in (-2, -1, 9999, 2**40, 2**200, 1.5, *JUNK):
             known = isinstance(wrong, int) and wrong in tuple(type(value))
@@ -72,7 +79,7 @@ def mutations(
         for other in (0.0, -1.0, 1e300, 1e-320, 10**400):
             yield Mutation(f"float {_label(other)}", other, False)
     elif isinstance(value, (tuple, list)):
-        yield from _sequence(value)
+        yield from _sequence(value, wide=name.startswith(WIDE) and name != "group_size")
     elif isinstance(value, str):
         for wrong in (5, 1.5, b"x", object(), "no such thing", ""):
             yield Mutation(f"str {_label(wrong)}", wrong, True)
@@ -95,7 +102,7 @@ def _label(value: Any) -> str:
     return repr(value).split(" at 0x")[0]
 
 
-def _owned(value: _core.Owned, alone: bool) -> Iterator[Mutation]:
+def _owned(value: _core.Owned, alone: bool, makers: Sequence[Call]) -> Iterator[Mutation]:
     kind = type(value)
     for wrong in (0, 5, value.address, *JUNK):
         yield Mutation(f"{kind.__name__} {type(wrong).__name__}", wrong, True)
@@ -107,42 +114,56 @@ def _owned(value: _core.Owned, alone: bool) -> Iterator[Mutation]:
     ):
         if type(other) is not kind:
             yield Mutation(f"{type(other).__name__} for {kind.__name__}", other, True)
-    closed = _copy(value)
+    closed = _another(value, library, makers, is_closed=True)
     if closed is not None:
         closed.close()
         yield Mutation(f"closed {kind.__name__}", closed, True)
-    stranger = _copy(value, "reference" if library == "cuda" else "cuda")
+    stranger = _another(value, OTHER[library], makers)
     if stranger is not None:
         yield Mutation(f"{kind.__name__} of another library", stranger, not alone)
 
 
-def _copy(value: _core.Owned, library: str | None = None) -> Any:
-    """An equal tensor, filter or convolution descriptor, perhaps of another library."""
-    where = library or value.library.backend
+@functools.cache
+def _handle(kind: type[_core.Handle], library: str, is_closed: bool) -> Any:
+    """One of each kind, since making one takes long."""
+    return kind(library=library)
+
+
+def _another(
+    value: _core.Owned, library: str, makers: Sequence[Call], *, is_closed: bool = False
+) -> Any:
+    """An object like this one, of a library; None where it cannot be had."""
     try:
-        if isinstance(value, cudnn.TensorDescriptor):
-            return cudnn.TensorDescriptor(
-                value.shape, value.dtype, strides=value.strides, library=where
-            )
-        if isinstance(value, cudnn.FilterDescriptor):
-            return cudnn.FilterDescriptor(
-                value.shape, value.dtype, format=value.format, library=where
-            )
-        if isinstance(value, cudnn.ConvolutionDescriptor):
-            return value.replace(library=where)
-    except ImportError:  # no real library here
-        pass
-    return None
+        if isinstance(value, _core.Handle):
+            return _handle(type(value), library, is_closed)
+        maker = next((made for made in makers if made.result is value), None)
+        return maker and moved(maker, makers, library).make()
+    except (ImportError, CannotMove, PycudnnError, RuntimeError):
+        return None  # no library, no GPU, or made from what has to be on a device
 
 
-def _operand(context: CudaContext, name: str, value: Any) -> Iterator[Mutation]:
+def _operand(context: CudaContext, call: Call, name: str, value: Any) -> Iterator[Mutation]:
+    def buffer(shape: Any, dtype: Any) -> Buffer:
+        return empty(shape, dtype, device=context.device, stream=context.stream)
+
+    is_scratch = "workspace" in name or "reserve" in name
     for wrong in (0, 4096, 2**63, -1, *JUNK, [1.0], 0.5):
         yield Mutation(f"operand {_label(wrong)}", wrong, True)
-    closed = empty(value.shape, value.dtype, device=context.device, stream=context.stream)
+    closed = buffer(value.shape, value.dtype)
     closed.close()
     yield Mutation("closed operand", closed, True)
-    small = empty((1,), "uint8", device=context.device, stream=context.stream)
-    yield Mutation("operand of one byte", small, value.nbytes > 1 and value.dtype != np.uint8)
+    # Copies between host and device are told the size of an element, not its type.
+    is_typed = "elem_size" not in call.arguments
+    is_wider = value.nbytes > 1 and value.dtype != np.uint8 and is_typed
+    yield Mutation("operand of one byte", buffer((1,), "uint8"), is_wider)
+    if is_scratch and value.nbytes > 1:  # problems give exactly what is needed
+        yield Mutation("scratch one byte short", buffer(value.nbytes - 1, "uint8"), True)
+    desc = call.arguments.get(f"{name}_desc")
+    if isinstance(desc, _core.TensorLike):
+        short = desc.extent // value.dtype.itemsize - 1
+        yield Mutation("operand one element short", buffer(short, value.dtype), True)
+    room = buffer(value.size + 1, value.dtype)
+    yield Mutation("operand off by an element", room.view(offset=value.dtype.itemsize), False)
     host = np.zeros(value.shape, value.dtype)
     yield Mutation("NumPy operand", host, context.device.backend == "cuda")
     yield Mutation("non-contiguous operand", np.zeros((7, 9, 2), np.float32)[:, ::3, 0], True)
@@ -151,20 +172,30 @@ def _operand(context: CudaContext, name: str, value: Any) -> Iterator[Mutation]:
     if value.dtype != np.uint8:
         other = np.float64 if value.dtype != np.float64 else np.int32
         shape = (value.nbytes // np.dtype(other).itemsize + 1,)
-        yield Mutation(
-            "operand of another type",
-            empty(shape, other, device=context.device, stream=context.stream),
-            "workspace" not in name and "reserve" not in name,
-        )
+        wrong = not is_scratch and is_typed
+        yield Mutation("operand of another type", buffer(shape, other), wrong)
+    for device in other_devices(context):
+        elsewhere = empty(value.shape, value.dtype, device=device)
+        yield Mutation(f"operand of {device}", elsewhere, True)
 
 
-def _sequence(value: Any) -> Iterator[Mutation]:
+def other_devices(context: CudaContext) -> list[Device]:
+    """A device of the other side, and a second GPU, as far as there are any."""
+    backend = context.device.backend
+    found = [Device("reference")] if backend == "cuda" else []
+    if backend == "cuda" and cuda_device_count() > 1:
+        found.append(Device("cuda", 1))
+    return found
+
+
+def _sequence(value: Any, *, wide: bool) -> Iterator[Mutation]:
     yield from _junk(type(value).__name__)
     yield Mutation("empty sequence", (), False)
     yield Mutation("sequence of one more", (*value, *value[:1]), False)
     yield Mutation("sequence of 40", (1,) * 40, len(value) > 0)
     if value and all(isinstance(item, int) for item in value):
         for wrong in (-1, 2**31, 2**200, 1.5, "x", None, float("nan")):
-            yield Mutation(f"sequence with {_label(wrong)}", (*value[:-1], wrong), True)
+            refuse = wrong != 2**31 or not wide
+            yield Mutation(f"sequence with {_label(wrong)}", (*value[:-1], wrong), refuse)
         yield Mutation("sequence with 0", (*value[:-1], 0), False)
         yield Mutation("huge sequence", (65536,) * len(value), False)

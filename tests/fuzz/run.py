@@ -2,22 +2,27 @@
 """Fuzz the whole object face, each group of functions in a child process, and write the counts.
 
 Mutates every argument of every call that the conformance problems make: wrong types, enums, sizes,
-closed and foreign objects, memory that is too small or elsewhere. Exits with 1 if a child crashed,
-a wrong argument was accepted, or an error was of another kind than promised.
+closed and foreign objects, memory that is too small or elsewhere. Exits with 1 if a child crashed
+or hung, a wrong argument was accepted, or an error was of another kind than promised. ``--share``
+and ``--seconds`` do a random part of it.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import queue
 import secrets
 import subprocess
 import sys
 import tempfile
+import threading
+import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 HERE = Path(__file__).parent
 PATHS = [HERE, HERE.parent / "conformance", HERE.parents[1] / "benchmarks", HERE.parents[1]]
@@ -26,41 +31,96 @@ sys.path[:0] = map(str, PATHS)
 import harness  # noqa: E402
 import results  # noqa: E402
 
-GROUPS = 24  # processes, each with its share of the functions
+PATIENCE = 90  # seconds that a child may be at one call
+COUNTS = ("mutations", "refused", "accepted", "faults", "crashes")
 
 
-def fuzz_group(backend: str, seed: int, functions: Sequence[str]) -> list[dict]:
+class Plan(NamedTuple):
+    """What each child does; see the options."""
+
+    backend: str
+    seed: int
+    share: float = 1.0
+    seconds: float | None = None
+
+
+def fuzz_group(plan: Plan, functions: Sequence[str]) -> Iterator[dict]:
     """Rows of some functions; a crash is a row, and the functions after it are done anew."""
-    rows: list[dict] = []
+    end = None if plan.seconds is None else time.monotonic() + plan.seconds
     left = list(functions)
     while left:
+        seconds = None if end is None else max(1.0, end - time.monotonic())
         with tempfile.TemporaryDirectory() as directory:
-            progress = Path(directory) / "progress"
-            child = subprocess.run(
-                [sys.executable, HERE / "fuzz.py", backend, str(seed), progress, *left],
-                capture_output=True,
-                text=True,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, PATHS))},
-            )
-            done = [json.loads(line) for line in child.stdout.splitlines() if line[:1] == "{"]
-            rows += done
-            left = left[len(done) :]
-            if child.returncode and left:
+            progress, errors = Path(directory) / "progress", Path(directory) / "errors"
+            options = json.dumps(plan._asdict() | {"progress": str(progress), "seconds": seconds})
+            with errors.open("w") as stderr:
+                child = subprocess.Popen(
+                    [sys.executable, HERE / "fuzz.py", options, *left],
+                    stdout=subprocess.PIPE,
+                    stderr=stderr,
+                    text=True,
+                    env={
+                        **os.environ,
+                        "PYTHONPATH": os.pathsep.join(map(str, PATHS)),
+                        "OPENBLAS_NUM_THREADS": "1",  # many small products, several processes
+                    },
+                )
+            watch = threading.Thread(target=_kill_if_hung, args=(child, progress), daemon=True)
+            watch.start()
+            assert child.stdout is not None
+            for line in child.stdout:
+                if line[:1] == "{":
+                    row = json.loads(line)
+                    left.remove(row["function"])
+                    yield row
+            if child.wait():
                 where = progress.read_text() if progress.exists() else "the start"
-                text = f"exit {child.returncode} in {where}\n{child.stderr[-600:]}"
-                rows.append({"function": left.pop(0), "faults": [], "crash": text})
-            elif child.returncode:
-                rows[-1]["crash"] = f"exit {child.returncode} at the end\n{child.stderr[-600:]}"
-    return rows
+                text = f"exit {child.returncode} in {where}\n{errors.read_text()[-600:]}"
+                yield {"function": left.pop(0) if left else functions[-1], "faults": [],
+                       "crash": text}  # fmt: skip
 
 
-def fuzz_all(
-    backend: str, seed: int, functions: Sequence[str], workers: int
-) -> Iterator[list[dict]]:
-    """Rows of all functions, group by group, several processes at a time."""
-    groups = [functions[i::GROUPS] for i in range(min(GROUPS, len(functions)))]
+def _kill_if_hung(child: subprocess.Popen, progress: Path) -> None:
+    started = time.time()
+    while child.poll() is None:
+        time.sleep(1)
+        try:
+            last = progress.stat().st_mtime
+        except FileNotFoundError:
+            last = started
+        if time.time() - last > PATIENCE:
+            child.kill()
+
+
+def fuzz_all(plan: Plan, functions: Sequence[str], workers: int) -> Iterator[dict]:
+    """Rows of all functions as they come, several processes at a time."""
+    # With a limit of time all groups run at once, else smaller ones keep every worker busy.
+    count = workers if plan.seconds is not None else 12 * workers
+    groups = [functions[i::count] for i in range(min(count, len(functions)))]
+    rows: queue.SimpleQueue[dict | None] = queue.SimpleQueue()
+
+    def work(group: Sequence[str]) -> None:
+        try:
+            for row in fuzz_group(plan, group):
+                rows.put(row)
+        finally:
+            rows.put(None)
+
     with ThreadPoolExecutor(workers) as pool:
-        yield from pool.map(lambda group: fuzz_group(backend, seed, group), groups)
+        running = [pool.submit(work, group) for group in groups]
+        for _ in groups:
+            yield from iter(rows.get, None)
+        for future in running:
+            future.result()
+
+
+def flat(row: dict) -> dict:
+    """A row of the result file."""
+    counts = {name: row.get(name, 0) for name in COUNTS[:3]}
+    return {
+        "function": row["function"], **counts,
+        "faults": len(row["faults"]), "crashes": int("crash" in row),
+    }  # fmt: skip
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -68,35 +128,36 @@ def main(arguments: list[str] | None = None) -> int:
     parser = results.parser(__doc__)
     parser.add_argument("--seed", type=int, help="repeats a run (default: a random one)")
     parser.add_argument("--function", action="append", help="only this C function's problem")
+    parser.add_argument(
+        "--share", type=float, default=1.0, help="of the mutations, chosen at random (default: 1)"
+    )
+    parser.add_argument(
+        "--seconds", type=float, help="stop each function where its part of the time is over"
+    )
     parser.add_argument("--workers", type=int, help="processes at a time (default: 2, GPU: 1)")
     options = parser.parse_args(arguments)
     backend = results.backend(options)
     functions = options.function or sorted(harness.load_problems())
     seed = secrets.randbits(32) if options.seed is None else options.seed
     workers = options.workers or (1 if backend == "cuda" else 2)
-    print(f"problems of {len(functions)} functions, --seed {seed}")
-    result = results.begin("fuzz", backend, seed=seed)
-    faults = 0
-    for row in chain.from_iterable(fuzz_all(backend, seed, functions, workers)):
-        crash = row.get("crash", "")
-        for text in filter(None, (crash, *row["faults"])):
+    plan = Plan(backend, seed, options.share, options.seconds)
+    print(f"problems of {len(functions)} functions, --seed {seed}", flush=True)
+    settings = {name: value for name, value in plan._asdict().items() if name != "backend"}
+    result = results.begin("fuzz", backend, **settings)
+    total: Counter = Counter(dict.fromkeys(COUNTS, 0))
+    saved = time.monotonic()
+    for row in fuzz_all(plan, functions, workers):
+        for text in filter(None, (row.get("crash"), *row["faults"])):
             print(f"{row['function']}: {text}", flush=True)
-        faults += len(row["faults"]) + bool(crash)
-        counts = {name: row.get(name, 0) for name in ("mutations", "refused", "accepted")}
-        result.rows.append(
-            {
-                "function": row["function"], **counts,
-                "faults": len(row["faults"]), "crashes": int(bool(crash)),
-            }
-        )  # fmt: skip
+        result.rows.append(flat(row))
+        total.update({name: result.rows[-1][name] for name in COUNTS})
+        if time.monotonic() > saved + 10:  # a run that is cut off leaves what it has
+            saved = time.monotonic()
+            results.save(result, options.output)
     result.rows.sort(key=lambda row: row["function"])
-    total = {
-        name: sum(row[name] for row in result.rows)
-        for name in ("mutations", "refused", "accepted", "faults", "crashes")
-    }
-    print(", ".join(f"{count:,} {name}" for name, count in total.items()))
+    print(", ".join(f"{total[name]:,} {name}" for name in COUNTS))
     print(f"wrote {results.save(result, options.output)}")
-    return 1 if faults else 0
+    return 1 if total["faults"] or total["crashes"] else 0
 
 
 if __name__ == "__main__":

@@ -26,31 +26,58 @@ def runner():
 @pytest.mark.slow
 def test_every_argument_of_every_call(backend, runner, rng):
     seed = int(rng.integers(2**32))
-    workers = 2 if backend == "reference" else 6
-    rows = [row for group in runner.fuzz_all(backend, seed, FUNCTIONS, workers) for row in group]
+    plan = runner.Plan(backend, seed, seconds=None if backend == "reference" else 100)
+    rows = list(runner.fuzz_all(plan, FUNCTIONS, 2 if backend == "reference" else 8))
     assert sorted(row["function"] for row in rows) == FUNCTIONS
     crashes = [f"{row['function']}: {row['crash']}" for row in rows if "crash" in row]
     assert not crashes, f"--seed {seed}\n" + "\n".join(crashes)
     faults = [f"{row['function']}: {fault}" for row in rows for fault in row["faults"]]
     assert not faults, f"{len(faults)} faults, --seed {seed}\n" + "\n".join(faults[:80])
-    assert sum(row["mutations"] for row in rows) >= 5000
+    assert sum(row.get("mutations", 0) for row in rows) >= 5000
 
 
 def test_a_crash_is_seen_and_the_rest_goes_on(runner, tmp_path, monkeypatch):
     """The runner notices a child that dies, and does the functions after it."""
     (tmp_path / "fuzz.py").write_text(
         "import os, sys, json\n"
-        "for name in sys.argv[4:]:\n"
-        "    open(sys.argv[3], 'w').write('call of ' + name)\n"
+        "for name in sys.argv[2:]:\n"
+        "    open(json.loads(sys.argv[1])['progress'], 'w').write('call of ' + name)\n"
         "    if name == 'b': os.abort()\n"
         "    print(json.dumps({'function': name, 'mutations': 1, 'faults': []}), flush=True)\n"
     )
     monkeypatch.setattr(runner, "HERE", tmp_path)
-    rows = runner.fuzz_group("reference", 0, ["a", "b", "c"])
+    rows = list(runner.fuzz_group(runner.Plan("reference", 0), ["a", "b", "c"]))
     assert [row["function"] for row in rows] == ["a", "b", "c"]
     assert rows[1]["crash"].startswith("exit -6 in call of b")
     assert "crash" not in rows[0]
     assert "crash" not in rows[2]
+
+
+def test_a_child_that_hangs_is_killed(runner, tmp_path, monkeypatch):
+    (tmp_path / "fuzz.py").write_text(
+        "import sys, json, time\n"
+        "open(json.loads(sys.argv[1])['progress'], 'w').write('call of ' + sys.argv[2])\n"
+        "if sys.argv[2] == 'a': time.sleep(1000)\n"
+        "print(json.dumps({'function': sys.argv[2], 'mutations': 1, 'faults': []}), flush=True)\n"
+    )
+    monkeypatch.setattr(runner, "HERE", tmp_path)
+    monkeypatch.setattr(runner, "PATIENCE", 1)
+    rows = list(runner.fuzz_group(runner.Plan("reference", 0), ["a", "b"]))
+    assert rows[0]["crash"].startswith("exit -9 in call of a")
+    assert rows[1]["mutations"] == 1
+
+
+@pytest.mark.parametrize(("share", "seconds"), [(0.5, None), (1, 0)])
+def test_a_part_of_the_mutations(context, share, seconds):
+    """A share is what it says, and no time is none."""
+    import fuzz
+
+    call = recording.Call("f", lambda n, x: None, {"n": 5, "x": 3}, frozenset())
+    everything = fuzz.fuzz_calls(context, [call], [], lambda what: None)[0]["mutations"]
+    effort = fuzz.Effort(1, share, seconds, 1)
+    effort.begin()
+    count, _ = fuzz.fuzz_calls(context, [call], [], lambda what: None, effort)
+    assert count["mutations"] in (range(10, everything - 10) if seconds is None else (0,))
 
 
 def test_a_wrong_value_that_passes_is_a_fault(context):
@@ -62,7 +89,7 @@ def test_a_wrong_value_that_passes_is_a_fault(context):
             raise AttributeError("x has no y")
 
     call = recording.Call("lenient", lenient, {"n": 5, "x": 3}, frozenset())
-    count, faults = fuzz.fuzz_call(context, call, lambda what: None)
+    count, faults = fuzz.fuzz_calls(context, [call], [], lambda what: None)
     assert count["mutations"] == len(faults) + count["accepted"] - sum(
         fault.endswith("accepted") for fault in faults
     )
