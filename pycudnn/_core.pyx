@@ -634,7 +634,11 @@ cdef class ColdCall:
     cdef Library library
     cdef Handle handle
 
-    def __init__(self, Library library not None, Handle handle=None):
+    def __init__(self, Library library, Handle handle=None):
+        if handle is not None:
+            handle.ready()
+        if library is None:
+            raise TypeError("library must be a Library, got None")
         self.library = library
         self.handle = handle
 

@@ -1,5 +1,6 @@
 """Types of the Cython extension; the docstrings are in _core_blas.pyx."""
 
+import threading
 from typing import Any, TypeAlias, overload
 
 from pycudnn._core import Buffer, CublasHandle
@@ -9,6 +10,7 @@ Scalar: TypeAlias = Any
 
 class BlasHandle(CublasHandle):
     workspace: Buffer | None
+    mode_lock: threading.RLock
     def _lend(self, workspace: Buffer | None) -> None: ...
     def _point(self, mode: int) -> None: ...
 

@@ -9,6 +9,7 @@ S and D functions differ in the C type behind their pointers only, so both go th
 pointer type of the S one.
 """
 
+import threading
 from numbers import Number
 
 from cpython.long cimport PyLong_AsLongLongAndOverflow, PyLong_Check
@@ -88,9 +89,16 @@ cdef enum Slot:
 # ---- the handle ----------------------------------------------------------------------------------
 
 cdef class BlasHandle(CublasHandle):
-    """Base of ``cublas.Handle``: pointer mode and workspace, which every call depends on."""
+    """Base of ``cublas.Handle``: pointer mode and workspace, which every call depends on.
+
+    Who holds ``mode_lock`` sees one pointer mode.
+    """
 
     cdef readonly Buffer workspace
+    cdef readonly object mode_lock
+
+    def __cinit__(self):
+        self.mode_lock = threading.RLock()
 
     def _point(self, int mode):
         """Set the pointer mode (private): library and handle change at once for other threads."""

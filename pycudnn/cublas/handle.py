@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from typing import Any
-
 from pycudnn import _core, operands
 from pycudnn.abi.cublas_enums import AtomicsMode, Math, PointerMode
 from pycudnn.cublas._emulation import EmulationSettings
@@ -25,14 +22,6 @@ class Handle(EmulationSettings):
     its calls, so threads may share one; they run in parallel only with a handle each. Float32
     products are computed in TF32 only if ``pycudnn.config.tf32`` is set or ``math_mode`` says so.
     """
-
-    mode_lock: threading.RLock  # who holds it sees one pointer mode
-
-    def __new__(cls, *arguments: Any, **named: Any) -> Handle:
-        """Every handle has its lock, also one whose ``__init__`` never ran."""
-        made = super().__new__(cls)
-        made.mode_lock = threading.RLock()
-        return made
 
     def __init__(
         self,

@@ -95,7 +95,7 @@ def _kill_if_hung(child: subprocess.Popen, progress: Path) -> None:
 def fuzz_all(plan: Plan, functions: Sequence[str], workers: int) -> Iterator[dict]:
     """Rows of all functions as they come, several processes at a time."""
     # With a limit of time all groups run at once, else smaller ones keep every worker busy.
-    count = workers if plan.seconds is not None else 12 * workers
+    count = workers if plan.seconds is not None else 2 * workers
     groups = [functions[i::count] for i in range(min(count, len(functions)))]
     rows: queue.SimpleQueue[dict | None] = queue.SimpleQueue()
 
