@@ -114,6 +114,8 @@ cdef class Buffer(Pinnable):
 cdef struct Frame:
     PyObject* library
     PyObject* handle
+    PyObject* stream                    # of a call that takes a stream instead of a handle
+    int device_index                    # of that stream
     int count
     PyObject* pinned[MAX_PINS]
     bint foreign

@@ -1,9 +1,11 @@
 """Types of the Cython extension; the docstrings are in _core.pyx."""
 
 from types import TracebackType
-from typing import Any
+from typing import Any, ClassVar
 
 from typing_extensions import Self
+
+from pycudnn.device import Stream
 
 def capture_began() -> None: ...
 def capture_ended() -> None: ...
@@ -32,6 +34,7 @@ class Pinnable:
     ) -> None: ...
 
 class Owned(Pinnable):
+    c_type: ClassVar[str]
     library: Any
     @property
     def address(self) -> int: ...
@@ -116,7 +119,9 @@ class Buffer(Pinnable):
 def message_sink() -> int: ...
 
 class ColdCall:
-    def __init__(self, library: Library, handle: Handle | None = None) -> None: ...
+    def __init__(
+        self, library: Library, handle: Handle | None = None, stream: Stream | None = None
+    ) -> None: ...
     def __enter__(self) -> Self: ...
     def __exit__(
         self,

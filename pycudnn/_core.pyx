@@ -457,6 +457,7 @@ cdef class Buffer(Pinnable):
 cdef int begin(Frame* frame, Library library, Handle handle) except -1:
     frame.library = <PyObject*> library
     frame.handle = NULL
+    frame.stream = NULL
     frame.count = 0
     frame.foreign = False
     if grave_count and not captures:
@@ -515,28 +516,36 @@ cdef int unpin(Frame* frame) except -1:
 cdef int keep_foreign(Frame* frame) except -1:
     """Foreign memory must outlive the queued work: its stream keeps the owners."""
     cdef int index
-    if frame.handle == NULL or (<Handle> frame.handle).current_stream is None:
+    stream = stream_of(frame)
+    if stream is None:
         return 0
     for index in range(frame.count):
         item = <object> frame.pinned[index]
         if isinstance(item, Buffer) and (<Buffer> item).owner is not None:
-            (<Handle> frame.handle).current_stream.keep_alive((<Buffer> item).owner)
+            stream.keep_alive((<Buffer> item).owner)
     return 0
+
+
+cdef object stream_of(Frame* frame):
+    """The stream that the call's work is queued on; None if there is none."""
+    if frame.handle != NULL:
+        return (<Handle> frame.handle).current_stream
+    return None if frame.stream == NULL else <object> frame.stream
 
 
 cdef void* operand(Frame* frame, object value, str name, bint writes, size_t needed, int dtype,
                    TensorLike descriptor) except? NULL:
     """Check one memory argument, pin it and return its address."""
     cdef Buffer buffer
-    cdef Handle handle
+    cdef int device_index
     cdef Library library = <Library> frame.library
     if isinstance(value, Buffer):
         buffer = <Buffer> value
     else:
         from pycudnn import operands
 
-        stream = None if frame.handle == NULL else (<Handle> frame.handle).current_stream
-        buffer = <Buffer?> operands.view(value, name, library.backend, descriptor, stream)
+        buffer = <Buffer?> operands.view(value, name, library.backend, descriptor,
+                                         stream_of(frame))
         frame.foreign = True
     pin(frame, buffer)
     if buffer.backend is not library.backend and buffer.backend != library.backend:
@@ -556,16 +565,18 @@ cdef void* operand(Frame* frame, object value, str name, bint writes, size_t nee
         raise ValueError(f"{name} needs {needed} bytes, got {buffer.nbytes}")
     if writes and not buffer.writable:
         raise ValueError(f"{name} is written to, but this array is read-only")
-    if frame.handle != NULL:
-        handle = <Handle> frame.handle
-        if buffer.device_index != handle.device_index:
+    if frame.handle != NULL or frame.stream != NULL:
+        device_index = (frame.device_index if frame.handle == NULL
+                        else (<Handle> frame.handle).device_index)
+        if buffer.device_index != device_index:
             raise LibraryMismatch(
                 f"{name} is on device {buffer.device_index}, "
-                f"the handle on device {handle.device_index}"
+                f"the {'stream' if frame.handle == NULL else 'handle'} on device {device_index}"
             )
         # A graph keeps what it uses, so a capture is told each time.
-        if captures or buffer.last_stream is not handle.current_stream:
-            buffer._used_on(handle.current_stream)
+        stream = stream_of(frame)
+        if captures or buffer.last_stream is not stream:
+            buffer._used_on(stream)
     return <void*> buffer.address
 
 
@@ -674,7 +685,7 @@ cdef class ColdCall:
                     self._refuse(function, index, argument)
                 converted[index] = ctypes.cast(<size_t> (<Owned> argument).pointer, wanted)
                 owned.append((index, argument))
-            elif wanted in HANDLE_TYPES:
+            elif wanted in HANDLE_TYPES and not isinstance(argument, wanted):  # a typed NULL
                 self._refuse(function, index, argument)
         if self.handle is not None:
             with nogil:
