@@ -114,5 +114,7 @@ def test_loss_and_gradient_over_all_alignments(side, rng, version, algorithm, no
             return brute_force(values, label, normalization)
 
         assert costs[n] == pytest.approx(cost(exact), rel=1e-5)
-        np.testing.assert_allclose(gradients[:steps, n], gradient(cost, exact), atol=2e-5)
+        np.testing.assert_allclose(
+            gradients[:steps, n], gradient(cost, exact), rtol=2e-5, atol=2e-5
+        )
         assert (gradients[steps:, n] == 0).all()
