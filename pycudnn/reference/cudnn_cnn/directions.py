@@ -36,7 +36,6 @@ from pycudnn.abi.cudnn_enums import Status as CudnnStatus
 from .. import convolution
 from ..convolution import Array, Geometry
 from ..cudnn_graph import Handle
-from ..cudnn_ops.tensor_descriptors import extent
 from ..descriptors import Filter, Tensor
 from ..memory import compute_dtype, numpy_dtype, raw, read_scalar, view, write
 from ..runtime import bad_param, implements, not_supported
@@ -333,7 +332,8 @@ def _zeros(descriptor: Descriptor) -> Array:
     """Memory of our own, laid out as the descriptor says."""
     dtype = numpy_dtype(descriptor.dtype)
     strides = [stride * dtype.itemsize for stride in descriptor.strides]
-    return np.ndarray(descriptor.shape, dtype, np.zeros(extent(descriptor), dtype), 0, strides)
+    last = sum((n - 1) * s for n, s in zip(descriptor.shape, descriptor.strides, strict=True))
+    return np.ndarray(descriptor.shape, dtype, np.zeros(last + 1, dtype), 0, strides)
 
 
 def find_algorithm(
