@@ -1,4 +1,4 @@
-"""CudaContext: a device, a stream, both library handles and a workspace in one (book: helper.h)."""
+"""CudaContext: a device, a stream, library handles and a workspace in one (book: helper.h)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Any
 
-from pycudnn import cublas, cudnn
+from pycudnn import cublas, cublaslt, cudnn
 from pycudnn.device import Device
 from pycudnn.memory import Buffer, empty
 
@@ -17,11 +17,11 @@ class CudaContext:
     """What a computation needs, on one device and one stream (book: CudaContext).
 
     ``stream=None`` makes one, which can be captured; one that is given (a Stream, or what
-    ``Device.wrap_stream`` takes) stays the caller's. Both handles work on it. cuBLAS gets a
+    ``Device.wrap_stream`` takes) stays the caller's. All handles work on it. cuBLAS gets a
     workspace of its own, so that captured work allocates nothing.
 
-    Attributes: ``device``, ``stream``, ``cudnn`` and ``cublas`` (the handles), ``one``, ``zero``,
-    ``minus_one`` (the book's scaling factors), ``closed``.
+    Attributes: ``device``, ``stream``, ``cudnn``, ``cublas`` and ``cublaslt`` (the handles),
+    ``one``, ``zero``, ``minus_one`` (the book's scaling factors), ``closed``.
     """
 
     one = 1.0
@@ -40,6 +40,7 @@ class CudaContext:
                 self.stream = device.wrap_stream(stream)
             self.cudnn = undo.enter_context(cudnn.Handle(device, self.stream))
             self.cublas = undo.enter_context(cublas.Handle(device, self.stream))
+            self.cublaslt = undo.enter_context(cublaslt.Handle(device, self.stream))
             self._workspace: Buffer | None = None
             if device._blas_workspace_bytes:
                 undo.enter_context(self._lend_workspace(device._blas_workspace_bytes))

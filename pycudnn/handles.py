@@ -1,11 +1,11 @@
-"""What the handles of cuDNN and cuBLAS share: their making and their stream."""
+"""What the handles of cuDNN, cuBLAS and cublasLt share: their making and their stream."""
 
 from __future__ import annotations
 
 import ctypes
 
 from pycudnn import _core
-from pycudnn.abi.types import ctypes_type
+from pycudnn.abi.types import HANDLES
 from pycudnn.device import Device, Stream
 from pycudnn.errors import StatusError
 from pycudnn.libraries import Library, find_library
@@ -33,7 +33,7 @@ def create(
         device = Device(found.backend)
     elif device.backend != found.backend:
         raise ValueError(f"device must be a {found.backend} device, got {device!r}")
-    pointer = ctypes_type(f"{name}Handle_t")()
+    pointer = HANDLES[handle.c_type]()
     with device.activate():
         try:
             with _core.ColdCall(found) as call:
@@ -49,10 +49,15 @@ def create(
     return device
 
 
-def set_stream(handle: _core.Handle, function: str, stream: Stream) -> None:
-    """Queue the handle's work on a stream of its device; ValueError for another one."""
+def check_stream(handle: _core.Handle, stream: Stream) -> None:
+    """ValueError for what is no stream of the handle's device."""
     if not isinstance(stream, Stream) or stream.device != handle.device:
         raise ValueError(f"stream must be a Stream of {handle.device!r}, got {stream!r}")
+
+
+def set_stream(handle: _core.Handle, function: str, stream: Stream) -> None:
+    """Queue the handle's work on a stream of its device; ValueError for another one."""
+    check_stream(handle, stream)
     with _core.ColdCall(handle.library, handle) as call:
         call(function, handle, stream.handle)
     handle._follow(stream)

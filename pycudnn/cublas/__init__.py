@@ -88,6 +88,7 @@ from pycudnn.cublas.library import (
     get_status_name,
     get_status_string,
 )
+from pycudnn.cublas.log import disable_logging, enable_logging
 from pycudnn.cublas.matrices import (
     cgemm,
     cgemm3m,
@@ -433,6 +434,7 @@ __all__ = [
     "dgetrf_batched",
     "dgetri_batched",
     "dgetrs_batched",
+    "disable_logging",
     "dmatinv_batched",
     "dnrm2",
     "dot_ex",
@@ -467,6 +469,7 @@ __all__ = [
     "dtrttp",
     "dzasum",
     "dznrm2",
+    "enable_logging",
     "gemm_batched_ex",
     "gemm_ex",
     "gemm_grouped_batched_ex",

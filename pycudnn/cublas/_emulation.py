@@ -113,7 +113,11 @@ class EmulationSettings(_core_blas.BlasHandle):
     def mantissa_bit_count(self) -> Any:
         """A buffer of one int32 where products write the bits that they used, or None
         (cublasSetFixedPointEmulationMantissaBitCountPointer). The handle keeps it."""
-        return self._mantissa_bit_count
+        pointer = ctypes.POINTER(ctypes.c_int)()
+        with _core.ColdCall(self.library, self) as call:
+            name = "cublasGetFixedPointEmulationMantissaBitCountPointer"
+            call(name, self, ctypes.byref(pointer))
+        return self._mantissa_bit_count if pointer else None
 
     @mantissa_bit_count.setter
     def mantissa_bit_count(self, buffer: Any) -> None:

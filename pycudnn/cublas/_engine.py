@@ -54,7 +54,7 @@ def run(name: str, handle: Handle, *arguments: Any) -> Any:
 class Frames:
     """The ColdCalls of one call: one for the call, and more to pin the operands of a long list."""
 
-    def __init__(self, handle: Handle, stack: ExitStack) -> None:
+    def __init__(self, handle: _core.Handle, stack: ExitStack) -> None:
         self._handle = handle
         self._stack = stack
         self.main = self._current = stack.enter_context(_core.ColdCall(handle.library, handle))

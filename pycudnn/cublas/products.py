@@ -18,7 +18,7 @@ _LETTERS = {FLOAT32.dtype: "s", FLOAT64.dtype: "d", COMPLEX64.dtype: "c", COMPLE
 _HALVES = {FLOAT16.dtype: CudaDataType.R_16F, BF16.dtype: CudaDataType.R_16BF}
 
 
-class _Matrices(NamedTuple):
+class Matrices(NamedTuple):
     """A batch of matrices in memory; strides in elements."""
 
     name: str
@@ -29,7 +29,8 @@ class _Matrices(NamedTuple):
     batch_strides: tuple[int, ...]
 
     @property
-    def transposed(self) -> _Matrices:
+    def transposed(self) -> Matrices:
+        """The same memory, read with rows and columns exchanged."""
         return self._replace(shape=self.shape[::-1], strides=self.strides[::-1])
 
     def leading(self) -> int:
@@ -71,8 +72,8 @@ def matmul(
     """
     if not isinstance(handle, Handle):
         raise TypeError(f"handle must be a cublas.Handle, got {handle!r}")
-    left = _read(handle, a, "a")
-    right = _read(handle, b, "b")
+    left = read_matrices(handle, a, "a")
+    right = read_matrices(handle, b, "b")
     dtype = left.buffer.dtype
     if dtype not in _LETTERS and dtype not in _HALVES:
         known = ", ".join(str(known) for known in (*_HALVES, *_LETTERS))
@@ -88,7 +89,7 @@ def matmul(
     shape = (*batch, left.shape[0], right.shape[1])
     if out is None:
         out = empty(shape, dtype, device=handle.device, stream=handle.stream)
-    result = _read(handle, out, "out")
+    result = read_matrices(handle, out, "out")
     if (*result.batch, *result.shape) != shape:
         raise ValueError(f"out must have shape {shape}, got {(*result.batch, *result.shape)}")
     for operand in (right, result):
@@ -101,7 +102,8 @@ def matmul(
     return out
 
 
-def _read(handle: Handle, value: Any, name: str) -> _Matrices:
+def read_matrices(handle: Any, value: Any, name: str) -> Matrices:
+    """An operand of a handle's side as matrices; ValueError for a layout that BLAS cannot take."""
     if isinstance(value, Buffer):
         buffer: Any = value
         shape = value.shape
@@ -124,7 +126,7 @@ def _read(handle: Handle, value: Any, name: str) -> _Matrices:
         raise ValueError(f"{name} must have at least 2 dimensions, got shape {shape}")
     *batch, rows, columns = shape
     *steps_between, row_step, column_step = strides
-    made = _Matrices(
+    made = Matrices(
         name,
         buffer,
         (rows, columns),
@@ -142,7 +144,7 @@ def _read(handle: Handle, value: Any, name: str) -> _Matrices:
     )
 
 
-def _common_batch(left: _Matrices, right: _Matrices) -> tuple[int, ...]:
+def _common_batch(left: Matrices, right: Matrices) -> tuple[int, ...]:
     if left.batch and right.batch and left.batch != right.batch:
         raise ValueError(
             f"a and b must have the same batch dimensions, or none, got {left.batch} "
@@ -151,7 +153,7 @@ def _common_batch(left: _Matrices, right: _Matrices) -> tuple[int, ...]:
     return left.batch or right.batch
 
 
-def _step(operand: _Matrices) -> int:
+def _step(operand: Matrices) -> int:
     """Elements from one matrix to the next; 0 for one matrix that serves all."""
     pairs = [
         (size, step)
@@ -169,9 +171,9 @@ def _step(operand: _Matrices) -> int:
 
 def _multiply(
     handle: Handle,
-    left: _Matrices,
-    right: _Matrices,
-    result: _Matrices,
+    left: Matrices,
+    right: Matrices,
+    result: Matrices,
     batch: tuple[int, ...],
     alpha: Any,
     beta: Any,
@@ -199,7 +201,7 @@ def _multiply(
             handle.stream.keep_alive(operand.buffer.owner)
 
 
-def _piece(operand: _Matrices, count: int, writes: bool) -> Piece:
+def _piece(operand: Matrices, count: int, writes: bool) -> Piece:
     operation, ld = operand.stored()
     runs, length = operand.shape if operation == Operation.N else operand.transposed.shape
     step = _step(operand)

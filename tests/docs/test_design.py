@@ -18,7 +18,7 @@ HEIGHTS = {
     "_core_blas": 3, "libraries": 3, "memory": 3, "operands": 3,
     "handles": 4, "kernels": 4,
     "cudnn": 5, "cublas": 5, "raw": 5, "show_config": 5, "coverage": 5,
-    "context": 6, "__main__": 6, "__init__": 7,
+    "cublaslt": 6, "context": 7, "__main__": 7, "__init__": 8,
 }  # fmt: skip
 MODULES = sorted(
     path
