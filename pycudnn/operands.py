@@ -113,16 +113,33 @@ def _cuda_layout(value: Any, name: str, stream: Stream | None) -> Layout | None:
     if by_dlpack:
         from cuda.core.utils import StridedMemoryView
 
+        _check_plain(value, name)
+
         # -1: do not wait, since a capture cannot. The legacy default stream is 1 here, not 0.
         consumer = -1 if stream is None or stream.capturing else stream.handle or 1
         try:
             strided = StridedMemoryView.from_dlpack(value, stream_ptr=consumer)
-        except BufferError as error:  # such as a tensor that wants a gradient
+        except BufferError as error:  # what its library does not export
             raise ValueError(f"{name} cannot be shared: {error}") from None
         dtype = np.dtype(strided.dtype)
         strides = strided.strides and tuple(step * dtype.itemsize for step in strided.strides)
         return Layout(strided.ptr, tuple(strided.shape), strides, dtype, strided.readonly)
     return None
+
+
+def _check_plain(value: Any, name: str) -> None:
+    """ValueError for a PyTorch tensor whose memory is not its numbers, or has a gradient's history.
+
+    Its DLPack export refuses these, but cuda.core has a faster way to it that does not ask.
+    """
+    if getattr(value, "requires_grad", False):
+        raise ValueError(f"{name} cannot be shared: it wants a gradient; pass {name}.detach()")
+    for what, remedy in (("conj", "resolve_conj"), ("neg", "resolve_neg")):
+        is_lazy = getattr(value, f"is_{what}", None)
+        if is_lazy is not None and is_lazy():
+            raise ValueError(
+                f"{name} cannot be shared: its {what} bit is set; pass {name}.{remedy}()"
+            )
 
 
 def _cuda_array_interface(value: Any) -> dict[str, Any] | None:

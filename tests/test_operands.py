@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pycudnn import CudaContext, cudnn, empty, errors
+from pycudnn import CudaContext, cublas, cudnn, empty, errors
 
 SHAPE = (2, 3, 4, 5)
 
@@ -163,6 +163,25 @@ def test_a_tensor_that_wants_a_gradient(rng):
         y = empty(SHAPE, device=context.device, stream=context.stream)
         with pytest.raises(ValueError, match="x cannot be shared.*detach"):
             tanh(context, x, y)
+        tanh(context, x.detach(), y)
+        np.testing.assert_allclose(y.numpy(), np.tanh(np.ones(SHAPE)), atol=1e-6)
+
+
+@pytest.mark.gpu
+def test_tensors_whose_memory_is_not_their_numbers():
+    """PyTorch conjugates and negates by a bit of the tensor, and leaves the memory as it is."""
+    torch = pytest.importorskip("torch")
+    with CudaContext("cuda") as context:
+        z = torch.tensor([1 + 2j, 3 - 4j], dtype=torch.complex64, device="cuda")
+        w = torch.zeros_like(z)
+        with pytest.raises(ValueError, match=r"x cannot be shared.*x\.resolve_conj\(\)"):
+            cublas.ccopy(context.cublas, 2, z.conj(), 1, w, 1)
+        turned = torch.conj(z).imag
+        assert turned.is_neg()
+        with pytest.raises(ValueError, match=r"x cannot be shared.*x\.resolve_neg\(\)"):
+            cublas.scopy(context.cublas, 2, turned, 2, w, 1)
+        cublas.ccopy(context.cublas, 2, z.conj().resolve_conj(), 1, w, 1)
+        assert w.tolist() == [1 - 2j, 3 + 4j]
 
 
 @pytest.mark.gpu

@@ -368,6 +368,7 @@ def backward_filter_by_taps(
 
 def backward_bias(dy: Array, db: Array, alpha: float, beta: float) -> None:
     """``db = alpha * (sum of dy over all but the channels) + beta * db``."""
-    axes = (0, *range(2, dy.ndim))
-    total = dy.sum(axis=axes, dtype=compute_dtype(dy.dtype), keepdims=True)
+    # Each image for itself: one sum over a channels-last batch would drift, NumPy adds up in order.
+    images = dy.sum(axis=tuple(range(2, dy.ndim)), dtype=compute_dtype(dy.dtype), keepdims=True)
+    total = images.sum(axis=0, dtype=np.float64, keepdims=True)
     blend(db, total, alpha, beta)

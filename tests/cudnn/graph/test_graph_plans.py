@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from graph_bench import GraphBench, check
 
-from pycudnn import config, cudnn, empty, errors, from_numpy
+from pycudnn import Device, config, cudnn, empty, errors, from_numpy
 from pycudnn.cudnn import graph as graph_api
 from pycudnn.cudnn.graph import BackendDescriptor, ExecutionPlan, Graph
 
@@ -677,7 +677,7 @@ def test_the_other_side_is_a_mismatch(rng):
         graph = bench.graph()
         x = graph.tensor((2, 3, 4))
         y = graph.relu(x)
-        here = from_numpy(np.ones((2, 3, 4), np.float32))
+        here = from_numpy(np.ones((2, 3, 4), np.float32), device=Device("reference"))
         with pytest.raises(errors.LibraryMismatch, match="tensor"):
             graph.plan().execute({x: here, y: bench.memory(y)})
 
