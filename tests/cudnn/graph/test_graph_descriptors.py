@@ -262,6 +262,11 @@ def forward(library, **changes):
     return BackendDescriptor(kind, {**settings, **changes}, library=library)
 
 
+def shape_of(x):
+    """Its dimensions; cuDNN 9.19 puts one of 1 for the groups into a convolution's tensors."""
+    return tuple(size for size in x.get("TENSOR_DIMENSIONS") if size != 1)
+
+
 def test_descriptors_come_back_as_owned_objects(backend):
     operation = forward(backend).finalize()
     assert operation.get("OPERATION_CONVOLUTION_FORWARD_ALPHA") == 1.5
@@ -270,7 +275,7 @@ def test_descriptors_come_back_as_owned_objects(backend):
     operation.close()
     del operation
     gc.collect()
-    assert x.get("TENSOR_DIMENSIONS") == (2, 3, 8, 9)
+    assert shape_of(x) == (2, 3, 8, 9)
     with x:
         pass
     with pytest.raises(ValueError, match="closed"):
@@ -286,7 +291,7 @@ def test_children_live_as_long_as_who_refers_to_them(backend):
     tensor(backend)  # empties the list of what is to be destroyed
     operation.finalize()
     again = operation.get("OPERATION_CONVOLUTION_FORWARD_X")
-    assert again.get("TENSOR_DIMENSIONS") == (2, 3, 8, 9)
+    assert shape_of(again) == (2, 3, 8, 9)
 
 
 def test_children_of_another_kind_are_refused(backend):
