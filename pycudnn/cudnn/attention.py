@@ -30,6 +30,7 @@ from pycudnn.cudnn.dropout import DropoutDescriptor
 from pycudnn.cudnn.handle import Handle
 from pycudnn.cudnn.tensor import MAX_BYTES
 from pycudnn.libraries import Library, find_library
+from pycudnn.memory import Buffer
 
 
 class AttentionSettings(NamedTuple):
@@ -247,7 +248,7 @@ def get_multi_head_attn_weights(
     which = member(MultiHeadAttnWeightKind, kind, "kind")
     place = Locator(attn.library)
     with _core.ColdCall(handle.library, handle) as call:
-        address = weights_operand(call, weights, needed, "weights", False)
+        address = weights_operand(call, attn, weights, needed, "weights", False)
         call(
             "cudnnGetMultiHeadAttnWeights",
             handle, attn, which, needed, address, place.desc, place.pointer,
@@ -255,8 +256,18 @@ def get_multi_head_attn_weights(
         return place.view(call, address)
 
 
-def weights_operand(call: _core.ColdCall, value: Any, needed: int, name: str, writes: bool) -> int:
-    """Address of the buffer of all weights; None will do where there are none."""
+def weights_operand(
+    call: _core.ColdCall,
+    attn: AttentionDescriptor,
+    value: Any,
+    needed: int,
+    name: str,
+    writes: bool,
+) -> int:
+    """Address of the buffer of all weights, of the attention's dtype or of bytes; None will do
+    where there are none."""
     if value is None and not needed:
         return 0
+    if isinstance(value, (Buffer, np.ndarray)) and value.dtype not in (attn.dtype, np.uint8):
+        raise TypeError(f"{name} must hold {attn.dtype} or uint8, got {value.dtype}")
     return call.operand(value, name, writes, None, needed)

@@ -67,7 +67,7 @@ def multi_head_attn_forward(
         step = integer(current_index, "current_index", 0, q_desc.shape[0] - 1)
     sizes = get_multi_head_attn_buffers(handle, attn, training=training)
     with _core.ColdCall(handle.library, handle) as call:
-        buffers = _buffers(call, sizes, weights, workspace, reserve_space)
+        buffers = _buffers(call, attn, sizes, weights, workspace, reserve_space)
         call(
             "cudnnMultiHeadAttnForward",
             handle, attn, step, *windows, *shapes.lengths(call),
@@ -110,7 +110,7 @@ def multi_head_attn_backward_data(
     windows = shapes.windows(lo_win, hi_win)
     sizes = get_multi_head_attn_buffers(handle, attn, training=True)
     with _core.ColdCall(handle.library, handle) as call:
-        buffers = _buffers(call, sizes, weights, workspace, reserve_space)
+        buffers = _buffers(call, attn, sizes, weights, workspace, reserve_space)
         call(
             "cudnnMultiHeadAttnBackwardData",
             handle, attn, *windows, *shapes.lengths(call),
@@ -151,7 +151,7 @@ def multi_head_attn_backward_weights(
     _Shapes(handle, attn, q_desc, k_desc, v_desc, do_desc, "do_desc")
     sizes = get_multi_head_attn_buffers(handle, attn, training=True)
     with _core.ColdCall(handle.library, handle) as call:
-        size, address, *temporary = _buffers(call, sizes, weights, workspace, reserve_space)
+        size, address, *temporary = _buffers(call, attn, sizes, weights, workspace, reserve_space)
         call(
             "cudnnMultiHeadAttnBackwardWeights",
             handle, attn, mode,
@@ -159,20 +159,25 @@ def multi_head_attn_backward_weights(
             k_desc, call.operand(keys, "keys", False, k_desc),
             v_desc, call.operand(values, "values", False, v_desc),
             do_desc, call.operand(dout, "dout", False, do_desc),
-            size, address, weights_operand(call, dweights, sizes.weights, "dweights", True),
+            size, address, weights_operand(call, attn, dweights, sizes.weights, "dweights", True),
             *temporary,
         )  # fmt: skip
 
 
 def _buffers(
-    call: _core.ColdCall, sizes: AttentionBuffers, weights: Any, workspace: Any, reserve_space: Any
+    call: _core.ColdCall,
+    attn: AttentionDescriptor,
+    sizes: AttentionBuffers,
+    weights: Any,
+    workspace: Any,
+    reserve_space: Any,
 ) -> tuple[int, int, int, int, int, int]:
     """Size and address of weights, workspace and reserve space."""
     space, space_bytes = workspace_operand(call, workspace, sizes.workspace)
     reserve, reserve_bytes = workspace_operand(
         call, reserve_space, sizes.reserve_space, "reserve_space"
     )
-    address = weights_operand(call, weights, sizes.weights, "weights", False)
+    address = weights_operand(call, attn, weights, sizes.weights, "weights", False)
     return sizes.weights, address, space_bytes, space, reserve_bytes, reserve
 
 

@@ -102,10 +102,15 @@ class AlgorithmCache:
     def get(
         self, key: str, search: Callable[[], list[AlgorithmPerformance]]
     ) -> list[AlgorithmPerformance]:
-        """The records under a key, by searching if there are none yet."""
+        """The records under a key, a text in JSON, by searching if there are none yet."""
+        require(key, str, "key")
         with self._lock:
             known = self._records.get(key)
         if known is None:
+            try:
+                json.loads(key)  # ``save`` writes it as such
+            except ValueError:
+                raise ValueError(f"key must be JSON, got {key!r}") from None
             known = search()
             with self._lock:
                 self.searches += 1

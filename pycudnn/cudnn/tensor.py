@@ -10,7 +10,7 @@ import numpy as np
 
 from pycudnn import _core, dtypes
 from pycudnn.abi.cudnn_enums import CUDNN_DIM_MAX, DataType, TensorFormat
-from pycudnn.cudnn._objects import construct, int_array, integers, member, shape_of
+from pycudnn.cudnn._objects import construct, int_array, integers, member, require, shape_of
 from pycudnn.libraries import Library, find_library
 
 MAX_BYTES = 2**62
@@ -82,7 +82,16 @@ class TensorDescriptor(_core.TensorDescriptor):
     def like(
         cls, array: np.ndarray[Any, Any], *, library: Library | str | None = None
     ) -> TensorDescriptor:
-        """The descriptor of an array: its shape, its strides, its dtype."""
+        """The descriptor of an array: its shape, its strides, its dtype.
+
+        ValueError for strides that are no whole number of elements.
+        """
+        require(array, np.ndarray, "array")
+        if any(step % array.itemsize for step in array.strides):
+            raise ValueError(
+                f"array must have strides of whole elements, got {array.strides} bytes for "
+                f"{array.dtype}"
+            )
         steps = [step // array.itemsize for step in array.strides]
         return cls(array.shape, array.dtype, strides=steps, library=library)
 

@@ -11,6 +11,7 @@ from pycudnn import _core
 from pycudnn.abi.cudnn_enums import BackendAttributeName, BackendDescriptorType, ResampleMode
 from pycudnn.abi.cudnn_enums import BackendAttributeType as T
 from pycudnn.abi.types import ctypes_type
+from pycudnn.cudnn._objects import require
 from pycudnn.cudnn.graph import values
 from pycudnn.cudnn.graph.attributes import ATTRIBUTES, Attribute, of_kind
 from pycudnn.cudnn.handle import Handle
@@ -87,10 +88,12 @@ class BackendDescriptor:
     ) -> None:
         self._owner: Owner | None = None
         found = values.enum_member(BackendDescriptorType, kind, "kind")
+        given = {} if attributes is None else attributes
+        require(given, Mapping, "attributes")
         self.kind = BackendDescriptorType(found)
         self.library = find_library("cudnn", library)
         self._owner = Owner(self.library, self.kind)
-        for name, value in (attributes or {}).items():
+        for name, value in given.items():
             self.set(name, value)
 
     # ---- life ------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pycudnn.abi.cudnn_enums import BackendBehaviorNote, BackendKnobType, BackendNumericalNote
 from pycudnn.abi.cudnn_enums import BackendDescriptorType as K
-from pycudnn.cudnn._objects import integer
+from pycudnn.cudnn._objects import integer, require
 from pycudnn.cudnn.graph.descriptor import BackendDescriptor
 from pycudnn.cudnn.graph.plan import ExecutionPlan, Operands
 from pycudnn.cudnn.graph.values import enum_member
@@ -96,8 +96,10 @@ class Engine:
         CudnnNotSupported if cuDNN refuses the combination.
         """
         known = {int(knob.type): knob for knob in self.knobs}
+        chosen = {} if knobs is None else knobs
+        require(chosen, Mapping, "knobs")
         choices = []
-        for given, value in (knobs or {}).items():
+        for given, value in chosen.items():
             code = int(enum_member(BackendKnobType, given, "knobs"))
             if code not in known:
                 names = ", ".join(knob.name for knob in known.values())

@@ -106,7 +106,7 @@ class NormOperations(Operations):
                 "running_mean, running_variance and average_factor go together, for BATCH_NORM in "
                 f"TRAINING; got {running} for {norm.name} in {when.name}"
             )
-        self._check_shapes(parameter, scale=scale, bias=bias)
+        self._check_shapes(parameter, scale=self._own(scale, "scale"), bias=bias)
         self._check_shapes(
             statistic, mean=mean, inv_variance=inv_variance,
             running_mean=running_mean, running_variance=running_variance,
@@ -186,8 +186,10 @@ class NormOperations(Operations):
         if (mean is None) != rms:
             raise ValueError(f"mean must be {'None' if rms else 'given'} for {norm.name}")
         self._check_shapes(x.shape, dy=dy)
-        self._check_shapes(parameter, scale=scale)
-        self._check_shapes(statistic, mean=mean, inv_variance=inv_variance)
+        self._check_shapes(parameter, scale=self._own(scale, "scale"))
+        self._check_shapes(
+            statistic, mean=mean, inv_variance=self._own(inv_variance, "inv_variance")
+        )
         biased = not rms if has_bias is None else has_bias
         labels = (f"{name}_dscale", f"{name}_dbias") if name else (None, None)
         result = NormBackward(

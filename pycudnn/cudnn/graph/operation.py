@@ -7,7 +7,7 @@ from typing import Any
 
 from pycudnn import dtypes
 from pycudnn.abi.cudnn_enums import BackendDescriptorType, DataType
-from pycudnn.cudnn._objects import finite, integer, integers
+from pycudnn.cudnn._objects import finite, integer, integers, require
 from pycudnn.cudnn.graph.descriptor import BackendDescriptor
 from pycudnn.cudnn.graph.tensor import Shape, Tensor, packed, strides_like
 from pycudnn.errors import StatusError
@@ -100,6 +100,7 @@ class Operations:
         )
 
     def _put(self, tensor: Tensor) -> Tensor:
+        require(tensor.name, str, "name")
         if any(known.name == tensor.name for known in self._tensors):
             raise ValueError(f"name must be new in the graph, got {tensor.name!r} again")
         self._tensors.append(tensor)

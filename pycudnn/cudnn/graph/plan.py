@@ -130,6 +130,7 @@ class ExecutionPlan:
         aligned, TypeError for another data type, LibraryMismatch for another side or device.
         """
         known = self._operands
+        require(operands, Mapping, "operands")
         given = {self._layout(key).uid: value for key, value in operands.items()}
         if len(given) != len(operands):
             raise ValueError("operands must name each tensor once")

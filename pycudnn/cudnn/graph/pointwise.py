@@ -7,7 +7,7 @@ from typing import Any, Union
 
 from pycudnn.abi.cudnn_enums import BackendDescriptorType as K
 from pycudnn.abi.cudnn_enums import PointwiseMode, ReduceTensorOp
-from pycudnn.cudnn._objects import integer
+from pycudnn.cudnn._objects import integer, real
 from pycudnn.cudnn.graph.operation import Operations, Settings
 from pycudnn.cudnn.graph.tensor import Tensor, broadcast
 from pycudnn.cudnn.graph.values import enum_member
@@ -70,6 +70,7 @@ class PointwiseOperations(Operations):
             raise ValueError(f"mode {chosen.name} takes {count}, got b={b!r}")
         if (select is None) == (chosen is _M.BINARY_SELECT):
             raise ValueError(f"select belongs to BINARY_SELECT, got {select!r} for {chosen.name}")
+        first, second = real(alpha1, "alpha1"), real(alpha2, "alpha2")
         operands = self._operands(a, b, select)
         names = ("a", "b", "select")[: len(operands)]
         shape = broadcast([tensor.shape for tensor in operands], names)
@@ -91,8 +92,8 @@ class PointwiseOperations(Operations):
             roles[1]: operands[1] if b is not None else None,
             roles[2]: y,
             "TDESC": operands[2] if select is not None else None,
-            "ALPHA1": alpha1 if alpha1 != 1 else None,
-            "ALPHA2": alpha2 if alpha2 != 1 else None,
+            "ALPHA1": first if first != 1 else None,
+            "ALPHA2": second if second != 1 else None,
         }
         self._add(
             K.OPERATION_POINTWISE_DESCRIPTOR,
@@ -104,6 +105,8 @@ class PointwiseOperations(Operations):
 
     def _operands(self, a: Operand, b: Operand | None, select: Tensor | None) -> list[Tensor]:
         """Tensors for the operands; numbers become scalars of the rank of the others."""
+        if a is None:
+            raise TypeError("a must be a Tensor of this graph or a number, got None")
         given = [(value, name) for value, name in ((a, "a"), (b, "b"), (select, "select"))]
         ranks = [len(value.shape) for value, _ in given if isinstance(value, Tensor)]
         if not ranks:

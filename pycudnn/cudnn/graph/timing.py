@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pycudnn.cudnn._objects import finite
+from pycudnn.cudnn._objects import finite, require
 from pycudnn.device import Stream
 from pycudnn.errors import CudnnError, NotSupported
 
@@ -14,10 +14,12 @@ _CAPTURED = 16  # calls in a CUDA graph
 def time_call(stream: Stream, call: Callable[[], None], milliseconds: float = 20.0) -> float:
     """Microseconds of one call that queues work on a stream, by events around many calls.
 
-    As many as take ``milliseconds``. On a GPU they are replayed as a CUDA graph, where the stream
-    and the work allow it: then it is the time of the kernels, not that of launching them.
+    As many as take ``milliseconds``, at most 60,000. On a GPU they are replayed as a CUDA graph,
+    where the stream and the work allow it: then it is the time of the kernels, not that of
+    launching them.
     """
-    finite(milliseconds, "milliseconds", 0.0)
+    require(stream, Stream, "stream")
+    finite(milliseconds, "milliseconds", 0.0, 60_000.0)
     call()  # the first one may load code
     run, calls = _batch(stream, call)
     rounds = 1

@@ -191,11 +191,17 @@ class _Batch:
         return read_array(self.labels + skipped, ctypes.c_int, count, "labels") if count else ()
 
 
-def _batch(probs_desc: Tensor, labels: int, label_lengths: int, input_lengths: int) -> _Batch:
+def _batch(
+    probs_desc: Tensor,
+    labels: int,
+    label_lengths: int,
+    input_lengths: int,
+    longest: int = 2**31 - 1,
+) -> _Batch:
     steps, count, _ = probs_desc.shape
     lengths = read_array(label_lengths, ctypes.c_int, count, "labelLengths")
     times = read_array(input_lengths, ctypes.c_int, count, "inputLengths")
-    if min(lengths) < 0 or min(times) < 1 or max(times) > steps:
+    if min(lengths) < 0 or max(lengths) > longest or min(times) < 1 or max(times) > steps:
         raise bad_param(f"label lengths {lengths}, input lengths {times}, steps {steps}")
     return _Batch(labels, lengths, times)
 
@@ -305,5 +311,6 @@ def ctc_loss_v8(
 ) -> None:
     """The same with labels and lengths on the device, which is the host here."""
     _check(descriptor, algorithm, probs_desc, gradients_desc)
-    batch = _batch(probs_desc, labels, label_lengths, input_lengths)
+    longest = descriptor.max_label_length  # cuDNN would read past its workspace
+    batch = _batch(probs_desc, labels, label_lengths, input_lengths, longest)
     _losses(descriptor, probs_desc, probs, batch, costs, gradients_desc, gradients)
