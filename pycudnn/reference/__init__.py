@@ -18,13 +18,21 @@ It is not
     bit for bit equal to the real libraries, whose order of summation differs.
 
 Addresses of memory are trusted, as in C. The modules follow the headers: ``cudnn_graph``,
-``cudnn_ops``, ``cudnn_cnn``, ``cudnn_adv``, ``cublas``, ``cublaslt``; ``runtime``, ``memory`` and
-``descriptors`` carry them.
+``cudnn_ops``, ``cudnn_cnn``, ``cudnn_adv``, ``cudnn_subquadratic``, ``cublas``, ``cublaslt``;
+``runtime``, ``memory`` and ``descriptors`` carry them.
 """
 
 from __future__ import annotations
 
-from . import cublas, cublaslt, cudnn_adv, cudnn_cnn, cudnn_graph, cudnn_ops
+from . import (
+    cublas,
+    cublaslt,
+    cudnn_adv,
+    cudnn_cnn,
+    cudnn_graph,
+    cudnn_ops,
+    cudnn_subquadratic,
+)
 from .runtime import address, live_objects, take_pending
 
 __all__ = [
@@ -33,6 +41,7 @@ __all__ = [
     "cudnn_adv",
     "cudnn_cnn",
     "cudnn_ops",
+    "cudnn_subquadratic",
     "live_objects",
     "take_pending",
     "version",
