@@ -1,4 +1,4 @@
-"""Mutate every argument of the calls that conformance problems make, one at a time.
+"""Mutate every argument of the calls that problems and scenarios make, one at a time.
 
 This runs in a process of its own, since the point is that it does not crash:
 
@@ -92,7 +92,9 @@ def make(context: CudaContext, change: Change) -> tuple[str, str]:
     name, mutation = change.name, change.mutation
     try:
         change.call.make(**{name: mutation.value})
-    except TYPED as error:
+    except (*TYPED, OSError) as error:
+        if isinstance(error, OSError) and name != "path":
+            return "failed", f"{change}: {type(error).__name__}: {error}"
         return "refused", "" if str(error) else f"{change}: {type(error).__name__} without a text"
     except Exception as error:
         return "failed", f"{change}: {type(error).__name__}: {error}"[:300]
@@ -153,21 +155,32 @@ def recorded_calls(
     return [], []
 
 
+def can_be_made_again(call: Call, tell: Tell) -> bool:
+    """Not so, say, adding to a graph that was built meanwhile: all would be refused for that."""
+    tell(f"{call.name} once more")
+    try:
+        call.make()
+    except TYPED:
+        return "self" not in call.arguments
+    return True
+
+
 def fuzz(
     context: CudaContext, function: str, seed: int, seen: set[str], tell: Tell, effort: Effort
 ) -> dict:
-    """The calls of one function's problem that are not in ``seen`` yet."""
+    """The calls of one function's problem, or of a scenario, that are not in ``seen`` yet."""
     effort.begin()
-    tell(f"the problem of {function}")
+    tell(f"the calls of {function}")
     calls, makers = recorded_calls(context, function, seed)
-    new = [call for call in calls if call.name not in seen]
+    new = [call for call in calls if call.name not in seen and can_be_made_again(call, tell)]
     seen.update(call.name for call in new)
     count, faults = fuzz_calls(context, new, makers, tell, effort)
     tell(f"synchronising after {function}")
     context.synchronize()
-    outcome = harness.pose(context, function, seed)
-    if outcome.result == "failed":
-        faults.append(f"{function} is wrong afterwards: {outcome.text[-300:]}")
+    if function in harness.PROBLEMS:
+        outcome = harness.pose(context, function, seed)
+        if outcome.result == "failed":
+            faults.append(f"{function} is wrong afterwards: {outcome.text[-300:]}")
     return {"function": function, **count, "faults": faults}
 
 

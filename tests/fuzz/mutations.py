@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
 import numpy as np
 from recording import Call, CannotMove, moved
 
-from pycudnn import CudaContext, _core, cudnn, empty
-from pycudnn.device import Device, cuda_device_count
+from pycudnn import CudaContext, _core, cudnn, zeros
+from pycudnn.device import Device, Stream, cuda_device_count
 from pycudnn.errors import PycudnnError
 from pycudnn.memory import Buffer
 
@@ -30,14 +30,21 @@ class Mutation(NamedTuple):
 
 # Numbers of any sign and size, NaN included, are meant in these, and in alpha... and beta....
 ANY_NUMBER = frozenset("value a b c s c_ s_ d1 d2 x1 y1 padding_fill".split())
-# Arrays of pivots, statuses and means that their functions do without.
-MAY_BE_NONE = frozenset(("p", "ipiv", "dev_info", "means"))
+# Arrays of pivots, statuses, means and gradients that their functions do without.
+MAY_BE_NONE = frozenset(("p", "ipiv", "dev_info", "means", "gradients"))
+# The calls that take a workspace of any size, or none.
+ANY_WORKSPACE = ("_algorithm_ex", ".set_workspace")
+# Texts of any content.
+FREE_TEXTS = frozenset(("key", "path"))
 # Any number of 64 bits.
 SEEDS = frozenset(("seed",))
 # Sizes of matrices, and what is counted in their elements, may need 64 bits.
 WIDE = tuple("m n k ld".split())
-# Vector increments run backwards where they are negative; the others are summands.
-SIGNED = frozenset("incx incy a_bias b_bias c_bias c_mult c_shift".split())
+# Vector increments run backwards where they are negative; the others are summands or count from
+# the end.
+SIGNED = frozenset("incx incy a_bias b_bias c_bias c_mult c_shift offset axes".split())
+# As many as one likes.
+ANY_LENGTH = frozenset(("seq_lengths",))
 
 
 def mutations(
@@ -45,8 +52,13 @@ def mutations(
 ) -> Iterator[Mutation]:
     """Values to try for one argument of a call; ``makers`` are the calls that made its objects."""
     value = call.arguments[name]
+    if name == "self":
+        if isinstance(value, _core.Owned):
+            yield Mutation("method of an unmade object", type(value).__new__(type(value)), True)
+        return
     if name not in call.optional and value is not None:
-        yield Mutation("None", None, name not in MAY_BE_NONE)
+        is_free = name in MAY_BE_NONE or isinstance(value, bool) or _any_workspace(call, name)
+        yield Mutation("None", None, not is_free)
     if isinstance(value, _core.Owned):
         # With nothing else of a library among the arguments any library will do.
         bound = [isinstance(other, (_core.Owned, Buffer)) for other in call.arguments.values()]
@@ -79,16 +91,29 @@ def mutations(
         for other in (0.0, -1.0, 1e300, 1e-320, 10**400):
             yield Mutation(f"float {_label(other)}", other, False)
     elif isinstance(value, (tuple, list)):
-        yield from _sequence(value, wide=name.startswith(WIDE) and name != "group_size")
+        yield from _sequence(name, value)
+        if value and isinstance(value[-1], (Buffer, np.ndarray)):
+            for inner in _operand(context, call, name, value[-1]):
+                yield inner._replace(value=[*value[:-1], inner.value])
     elif isinstance(value, str):
-        for wrong in (5, 1.5, b"x", object(), "no such thing", ""):
-            yield Mutation(f"str {_label(wrong)}", wrong, True)
+        for wrong in (-7, 1.5, b"x", object(), "no such thing", ""):
+            is_free = isinstance(wrong, str) and name in FREE_TEXTS
+            yield Mutation(f"str {_label(wrong)}", wrong, not is_free)
+    elif isinstance(value, Mapping):
+        yield from _mapping(context, call, name, value)
+    elif isinstance(value, (Device, Stream)):
+        for wrong in (0, 5, *JUNK):
+            yield Mutation(f"{type(value).__name__} {_label(wrong)}", wrong, True)
     else:
         yield from _junk(type(value).__name__, wrong=False)
 
 
 def _any_number(name: str) -> bool:
     return name in ANY_NUMBER or name.startswith(("alpha", "beta"))
+
+
+def _any_workspace(call: Call, name: str) -> bool:
+    return name == "workspace" and call.name.endswith(ANY_WORKSPACE)
 
 
 def _junk(kind: str, *, wrong: bool = True) -> Iterator[Mutation]:
@@ -144,7 +169,8 @@ def _another(
 
 def _operand(context: CudaContext, call: Call, name: str, value: Any) -> Iterator[Mutation]:
     def buffer(shape: Any, dtype: Any) -> Buffer:
-        return empty(shape, dtype, device=context.device, stream=context.stream)
+        # Zeros: numbers on the device, of which some are lengths, are the caller's to get right.
+        return zeros(shape, dtype, device=context.device, stream=context.stream)
 
     is_scratch = "workspace" in name or "reserve" in name
     for wrong in (0, 4096, 2**63, -1, *JUNK, [1.0], 0.5):
@@ -156,7 +182,8 @@ def _operand(context: CudaContext, call: Call, name: str, value: Any) -> Iterato
     is_typed = "elem_size" not in call.arguments
     is_wider = value.nbytes > 1 and value.dtype != np.uint8 and is_typed
     yield Mutation("operand of one byte", buffer((1,), "uint8"), is_wider)
-    if is_scratch and value.nbytes > 1:  # problems give exactly what is needed
+    # Problems give exactly what is needed.
+    if is_scratch and value.nbytes > 1 and not _any_workspace(call, name):
         yield Mutation("scratch one byte short", buffer(value.nbytes - 1, "uint8"), True)
     desc = call.arguments.get(f"{name}_desc")
     if isinstance(desc, _core.TensorLike):
@@ -166,7 +193,8 @@ def _operand(context: CudaContext, call: Call, name: str, value: Any) -> Iterato
     yield Mutation("operand off by an element", room.view(offset=value.dtype.itemsize), False)
     host = np.zeros(value.shape, value.dtype)
     yield Mutation("NumPy operand", host, context.device.backend == "cuda")
-    yield Mutation("non-contiguous operand", np.zeros((7, 9, 2), np.float32)[:, ::3, 0], True)
+    gaps = np.zeros((7, 9, 2), np.float32)[:, ::3, 0]
+    yield Mutation("non-contiguous operand", gaps, not call.name.endswith(".like"))
     host.flags.writeable = False
     yield Mutation("read-only operand", host, False)
     if value.dtype != np.uint8:
@@ -175,8 +203,26 @@ def _operand(context: CudaContext, call: Call, name: str, value: Any) -> Iterato
         wrong = not is_scratch and is_typed
         yield Mutation("operand of another type", buffer(shape, other), wrong)
     for device in other_devices(context):
-        elsewhere = empty(value.shape, value.dtype, device=device)
+        elsewhere = zeros(value.shape, value.dtype, device=device)
         yield Mutation(f"operand of {device}", elsewhere, True)
+
+
+def _mapping(
+    context: CudaContext, call: Call, name: str, value: Mapping[Any, Any]
+) -> Iterator[Mutation]:
+    yield from (junk for junk in _junk("mapping") if junk.value != {})
+    yield Mutation("empty mapping", {}, False)
+    yield Mutation("mapping with a strange key", {**value, "no such thing": 1}, True)
+    yield Mutation("mapping with an object as key", {**value, object(): 1}, True)
+    for key, item in value.items():
+        rest = {other: value[other] for other in value if other != key}
+        yield Mutation(f"mapping without {key}", rest, False)
+        if isinstance(item, (Buffer, np.ndarray)):
+            for inner in _operand(context, call, name, item):
+                yield inner._replace(value={**value, key: inner.value})
+        else:
+            for wrong in JUNK:
+                yield Mutation(f"mapping with {_label(wrong)}", {**value, key: wrong}, True)
 
 
 def other_devices(context: CudaContext) -> list[Device]:
@@ -188,14 +234,15 @@ def other_devices(context: CudaContext) -> list[Device]:
     return found
 
 
-def _sequence(value: Any, *, wide: bool) -> Iterator[Mutation]:
+def _sequence(name: str, value: Any) -> Iterator[Mutation]:
     yield from _junk(type(value).__name__)
     yield Mutation("empty sequence", (), False)
     yield Mutation("sequence of one more", (*value, *value[:1]), False)
-    yield Mutation("sequence of 40", (1,) * 40, len(value) > 0)
+    yield Mutation("sequence of 40", (1,) * 40, len(value) > 0 and name not in ANY_LENGTH)
     if value and all(isinstance(item, int) for item in value):
         for wrong in (-1, 2**31, 2**200, 1.5, "x", None, float("nan")):
-            refuse = wrong != 2**31 or not wide
-            yield Mutation(f"sequence with {_label(wrong)}", (*value[:-1], wrong), refuse)
+            is_wide = wrong == 2**31 and name.startswith(WIDE)
+            is_right = is_wide or (wrong == -1 and name in SIGNED)
+            yield Mutation(f"sequence with {_label(wrong)}", (*value[:-1], wrong), not is_right)
         yield Mutation("sequence with 0", (*value[:-1], 0), False)
         yield Mutation("huge sequence", (65536,) * len(value), False)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """Fuzz the whole object face, each group of functions in a child process, and write the counts.
 
-Mutates every argument of every call that the conformance problems make: wrong types, enums, sizes,
+Mutates every argument of every call that problems and scenarios make: wrong types, enums, sizes,
 closed and foreign objects, memory that is too small or elsewhere. Exits with 1 if a child crashed
 or hung, a wrong argument was accepted, or an error was of another kind than promised. ``--share``
 and ``--seconds`` do a random part of it.
@@ -24,11 +24,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent
 PATHS = [HERE, HERE.parent / "conformance", HERE.parents[1] / "benchmarks", HERE.parents[1]]
 sys.path[:0] = map(str, PATHS)
 
 import harness  # noqa: E402
+import recording  # noqa: E402
 import results  # noqa: E402
 
 PATIENCE = 90  # seconds that a child may be at one call
@@ -58,6 +59,7 @@ def fuzz_group(plan: Plan, functions: Sequence[str]) -> Iterator[dict]:
                     [sys.executable, HERE / "fuzz.py", options, *left],
                     stdout=subprocess.PIPE,
                     stderr=stderr,
+                    cwd=directory,
                     text=True,
                     env={
                         **os.environ,
@@ -127,7 +129,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line."""
     parser = results.parser(__doc__)
     parser.add_argument("--seed", type=int, help="repeats a run (default: a random one)")
-    parser.add_argument("--function", action="append", help="only this C function's problem")
+    parser.add_argument("--function", action="append", help="only this problem or scenario")
     parser.add_argument(
         "--share", type=float, default=1.0, help="of the mutations, chosen at random (default: 1)"
     )
@@ -137,11 +139,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--workers", type=int, help="processes at a time (default: 2, GPU: 1)")
     options = parser.parse_args(arguments)
     backend = results.backend(options)
-    functions = options.function or sorted(harness.load_problems())
+    harness.load_problems()
+    functions = options.function or recording.functions()
     seed = secrets.randbits(32) if options.seed is None else options.seed
     workers = options.workers or (1 if backend == "cuda" else 2)
     plan = Plan(backend, seed, options.share, options.seconds)
-    print(f"problems of {len(functions)} functions, --seed {seed}", flush=True)
+    print(f"{len(functions)} problems and scenarios, --seed {seed}", flush=True)
     settings = {name: value for name, value in plan._asdict().items() if name != "backend"}
     result = results.begin("fuzz", backend, **settings)
     total: Counter = Counter(dict.fromkeys(COUNTS, 0))

@@ -6,12 +6,15 @@ import importlib
 import importlib.util
 from pathlib import Path
 
+import fuzz
 import harness
+import numpy as np
 import pytest
 import recording
 
 HERE = Path(__file__).parent
-FUNCTIONS = sorted(harness.load_problems())
+harness.load_problems()
+FUNCTIONS = recording.functions()
 
 
 @pytest.fixture(scope="module")
@@ -28,12 +31,24 @@ def test_every_argument_of_every_call(backend, runner, rng):
     seed = int(rng.integers(2**32))
     plan = runner.Plan(backend, seed, seconds=None if backend == "reference" else 100)
     rows = list(runner.fuzz_all(plan, FUNCTIONS, 2 if backend == "reference" else 8))
-    assert sorted(row["function"] for row in rows) == FUNCTIONS
+    assert sorted(row["function"] for row in rows) == sorted(FUNCTIONS)
     crashes = [f"{row['function']}: {row['crash']}" for row in rows if "crash" in row]
     assert not crashes, f"--seed {seed}\n" + "\n".join(crashes)
     faults = [f"{row['function']}: {fault}" for row in rows for fault in row["faults"]]
     assert not faults, f"{len(faults)} faults, --seed {seed}\n" + "\n".join(faults[:80])
     assert sum(row.get("mutations", 0) for row in rows) >= 5000
+
+
+def test_all_that_is_public_is_called(context, tmp_path, monkeypatch):
+    """By problems or scenarios, or there is a reason why not."""
+    monkeypatch.chdir(tmp_path)  # for what is saved
+    called = set()
+    with np.errstate(all="ignore"):
+        for function in FUNCTIONS:
+            called |= {call.name for call in fuzz.recorded_calls(context, function, 0)[1]}
+    public = {**recording.public_callables(), **recording.public_methods()}
+    assert called <= public.keys()
+    assert public.keys() - called == recording.UNREACHED.keys()
 
 
 def test_a_crash_is_seen_and_the_rest_goes_on(runner, tmp_path, monkeypatch):
@@ -70,8 +85,6 @@ def test_a_child_that_hangs_is_killed(runner, tmp_path, monkeypatch):
 @pytest.mark.parametrize(("share", "seconds"), [(0.5, None), (1, 0)])
 def test_a_part_of_the_mutations(context, share, seconds):
     """A share is what it says, and no time is none."""
-    import fuzz
-
     call = recording.Call("f", lambda n, x: None, {"n": 5, "x": 3}, frozenset())
     everything = fuzz.fuzz_calls(context, [call], [], lambda what: None)[0]["mutations"]
     effort = fuzz.Effort(1, share, seconds, 1)
@@ -82,8 +95,6 @@ def test_a_part_of_the_mutations(context, share, seconds):
 
 def test_a_wrong_value_that_passes_is_a_fault(context):
     """The fuzzer notices acceptance, and errors of other kinds."""
-    import fuzz
-
     def lenient(n: int, x: int) -> None:
         if isinstance(x, str):
             raise AttributeError("x has no y")
