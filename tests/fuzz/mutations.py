@@ -31,7 +31,7 @@ class Mutation(NamedTuple):
 # Numbers of any sign and size, NaN included, are meant in these, and in alpha... and beta....
 ANY_NUMBER = frozenset("value a b c s c_ s_ d1 d2 x1 y1 padding_fill".split())
 # Arrays of pivots, statuses, means and gradients that their functions do without.
-MAY_BE_NONE = frozenset(("p", "ipiv", "dev_info", "means", "gradients"))
+MAY_BE_NONE = frozenset(("p", "ipiv", "dev_info", "means", "gradients", "buffer"))
 # The calls that take a workspace of any size, or none.
 ANY_WORKSPACE = ("_algorithm_ex", ".set_workspace")
 # Texts of any content.
