@@ -82,11 +82,11 @@ def types_of(function: Function) -> str:
 def docstring(function: Function) -> str:
     """What it computes, in what, and how each operand lies in memory."""
     names = function.c_name + (f", {function.wide_c_name}" if function.has_wide_form else "")
-    head = f"{function.family.formula[0].upper()}{function.family.formula[1:]}"
+    head = sentence(function.family.formula)
     paragraphs = [f"{head}; {types_of(function)} ({names})."]
     operands = [a for a in function.arguments if a.kind == "operand"]
     if operands:
-        paragraphs.append("\n".join(described(argument, function) for argument in operands))
+        paragraphs.append("\n".join(f"- {described(argument, function)}" for argument in operands))
     if function.results:
         names = ", ".join(a.name.replace("out", "it") for a in function.results)
         many = len(function.results) > 1
@@ -97,10 +97,16 @@ def docstring(function: Function) -> str:
     lines = []
     for paragraph in paragraphs:
         for line in paragraph.split("\n"):
-            indent = "    " if operands and paragraph is paragraphs[1] else ""
+            indent = "  " if line.startswith("- ") else ""
             lines += textwrap.wrap(line, WIDTH - 8, subsequent_indent=indent)
         lines.append("")
     return "\n".join(lines[:-1])
+
+
+def sentence(formula: str) -> str:
+    """With a capital, unless it begins with the name of an operand."""
+    first = formula.split()[0].strip(",")
+    return formula if len(first) == 1 or not first.isalpha() else formula[0].upper() + formula[1:]
 
 
 def described(argument: Argument, function: Function) -> str:

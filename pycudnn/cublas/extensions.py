@@ -30,9 +30,9 @@ def sgeam(
 ) -> None:
     """C = alpha op(A) + beta op(B); float32 (cublasSgeam, cublasSgeam_64).
 
-    a: m x n, or n x m unless transa is N, float32, leading dimension lda.
-    b: m x n, or n x m unless transb is N, float32, leading dimension ldb.
-    c: m x n, float32, leading dimension ldc; written.
+    - a: m x n, or n x m unless transa is N, float32, leading dimension lda.
+    - b: m x n, or n x m unless transb is N, float32, leading dimension ldb.
+    - c: m x n, float32, leading dimension ldc; written.
     """
     try:
         _core_blas.sgeam(handle, transa, transb, m, n, alpha, a, lda, beta, b, ldb, c, ldc)
@@ -59,9 +59,9 @@ def dgeam(
 ) -> None:
     """C = alpha op(A) + beta op(B); float64 (cublasDgeam, cublasDgeam_64).
 
-    a: m x n, or n x m unless transa is N, float64, leading dimension lda.
-    b: m x n, or n x m unless transb is N, float64, leading dimension ldb.
-    c: m x n, float64, leading dimension ldc; written.
+    - a: m x n, or n x m unless transa is N, float64, leading dimension lda.
+    - b: m x n, or n x m unless transb is N, float64, leading dimension ldb.
+    - c: m x n, float64, leading dimension ldc; written.
     """
     try:
         _core_blas.dgeam(handle, transa, transb, m, n, alpha, a, lda, beta, b, ldb, c, ldc)
@@ -88,9 +88,9 @@ def cgeam(
 ) -> None:
     """C = alpha op(A) + beta op(B); complex64 (cublasCgeam, cublasCgeam_64).
 
-    a: m x n, or n x m unless transa is N, complex64, leading dimension lda.
-    b: m x n, or n x m unless transb is N, complex64, leading dimension ldb.
-    c: m x n, complex64, leading dimension ldc; written.
+    - a: m x n, or n x m unless transa is N, complex64, leading dimension lda.
+    - b: m x n, or n x m unless transb is N, complex64, leading dimension ldb.
+    - c: m x n, complex64, leading dimension ldc; written.
     """
     run("cgeam", handle, transa, transb, m, n, alpha, a, lda, beta, b, ldb, c, ldc)
 
@@ -112,9 +112,9 @@ def zgeam(
 ) -> None:
     """C = alpha op(A) + beta op(B); complex128 (cublasZgeam, cublasZgeam_64).
 
-    a: m x n, or n x m unless transa is N, complex128, leading dimension lda.
-    b: m x n, or n x m unless transb is N, complex128, leading dimension ldb.
-    c: m x n, complex128, leading dimension ldc; written.
+    - a: m x n, or n x m unless transa is N, complex128, leading dimension lda.
+    - b: m x n, or n x m unless transb is N, complex128, leading dimension ldb.
+    - c: m x n, complex128, leading dimension ldc; written.
     """
     run("zgeam", handle, transa, transb, m, n, alpha, a, lda, beta, b, ldb, c, ldc)
 
@@ -124,9 +124,9 @@ def sdgmm(
 ) -> None:
     """C = diag(x) A if mode is LEFT, else A diag(x); float32 (cublasSdgmm, cublasSdgmm_64).
 
-    a: m x n, float32, leading dimension lda.
-    x: m elements, or n unless mode is N, every incx-th, float32.
-    c: m x n, float32, leading dimension ldc; written.
+    - a: m x n, float32, leading dimension lda.
+    - x: m elements, or n unless mode is N, every incx-th, float32.
+    - c: m x n, float32, leading dimension ldc; written.
     """
     run("sdgmm", handle, mode, m, n, a, lda, x, incx, c, ldc)
 
@@ -136,9 +136,9 @@ def ddgmm(
 ) -> None:
     """C = diag(x) A if mode is LEFT, else A diag(x); float64 (cublasDdgmm, cublasDdgmm_64).
 
-    a: m x n, float64, leading dimension lda.
-    x: m elements, or n unless mode is N, every incx-th, float64.
-    c: m x n, float64, leading dimension ldc; written.
+    - a: m x n, float64, leading dimension lda.
+    - x: m elements, or n unless mode is N, every incx-th, float64.
+    - c: m x n, float64, leading dimension ldc; written.
     """
     run("ddgmm", handle, mode, m, n, a, lda, x, incx, c, ldc)
 
@@ -148,9 +148,9 @@ def cdgmm(
 ) -> None:
     """C = diag(x) A if mode is LEFT, else A diag(x); complex64 (cublasCdgmm, cublasCdgmm_64).
 
-    a: m x n, complex64, leading dimension lda.
-    x: m elements, or n unless mode is N, every incx-th, complex64.
-    c: m x n, complex64, leading dimension ldc; written.
+    - a: m x n, complex64, leading dimension lda.
+    - x: m elements, or n unless mode is N, every incx-th, complex64.
+    - c: m x n, complex64, leading dimension ldc; written.
     """
     run("cdgmm", handle, mode, m, n, a, lda, x, incx, c, ldc)
 
@@ -160,9 +160,9 @@ def zdgmm(
 ) -> None:
     """C = diag(x) A if mode is LEFT, else A diag(x); complex128 (cublasZdgmm, cublasZdgmm_64).
 
-    a: m x n, complex128, leading dimension lda.
-    x: m elements, or n unless mode is N, every incx-th, complex128.
-    c: m x n, complex128, leading dimension ldc; written.
+    - a: m x n, complex128, leading dimension lda.
+    - x: m elements, or n unless mode is N, every incx-th, complex128.
+    - c: m x n, complex128, leading dimension ldc; written.
     """
     run("zdgmm", handle, mode, m, n, a, lda, x, incx, c, ldc)
 
@@ -170,8 +170,8 @@ def zdgmm(
 def stpttr(handle: Handle, uplo: int, n: int, ap: Any, a: Any, lda: int) -> None:
     """A = the triangle that AP holds packed; float32 (cublasStpttr).
 
-    ap: packed triangle of n (n + 1) / 2 elements, float32.
-    a: n x n, float32, leading dimension lda; written.
+    - ap: packed triangle of n (n + 1) / 2 elements, float32.
+    - a: n x n, float32, leading dimension lda; written.
     """
     run("stpttr", handle, uplo, n, ap, a, lda)
 
@@ -179,8 +179,8 @@ def stpttr(handle: Handle, uplo: int, n: int, ap: Any, a: Any, lda: int) -> None
 def dtpttr(handle: Handle, uplo: int, n: int, ap: Any, a: Any, lda: int) -> None:
     """A = the triangle that AP holds packed; float64 (cublasDtpttr).
 
-    ap: packed triangle of n (n + 1) / 2 elements, float64.
-    a: n x n, float64, leading dimension lda; written.
+    - ap: packed triangle of n (n + 1) / 2 elements, float64.
+    - a: n x n, float64, leading dimension lda; written.
     """
     run("dtpttr", handle, uplo, n, ap, a, lda)
 
@@ -188,8 +188,8 @@ def dtpttr(handle: Handle, uplo: int, n: int, ap: Any, a: Any, lda: int) -> None
 def ctpttr(handle: Handle, uplo: int, n: int, ap: Any, a: Any, lda: int) -> None:
     """A = the triangle that AP holds packed; complex64 (cublasCtpttr).
 
-    ap: packed triangle of n (n + 1) / 2 elements, complex64.
-    a: n x n, complex64, leading dimension lda; written.
+    - ap: packed triangle of n (n + 1) / 2 elements, complex64.
+    - a: n x n, complex64, leading dimension lda; written.
     """
     run("ctpttr", handle, uplo, n, ap, a, lda)
 
@@ -197,8 +197,8 @@ def ctpttr(handle: Handle, uplo: int, n: int, ap: Any, a: Any, lda: int) -> None
 def ztpttr(handle: Handle, uplo: int, n: int, ap: Any, a: Any, lda: int) -> None:
     """A = the triangle that AP holds packed; complex128 (cublasZtpttr).
 
-    ap: packed triangle of n (n + 1) / 2 elements, complex128.
-    a: n x n, complex128, leading dimension lda; written.
+    - ap: packed triangle of n (n + 1) / 2 elements, complex128.
+    - a: n x n, complex128, leading dimension lda; written.
     """
     run("ztpttr", handle, uplo, n, ap, a, lda)
 
@@ -206,8 +206,8 @@ def ztpttr(handle: Handle, uplo: int, n: int, ap: Any, a: Any, lda: int) -> None
 def strttp(handle: Handle, uplo: int, n: int, a: Any, lda: int, ap: Any) -> None:
     """AP = a triangle of A, packed; float32 (cublasStrttp).
 
-    a: n x n, float32, leading dimension lda.
-    ap: packed triangle of n (n + 1) / 2 elements, float32; written.
+    - a: n x n, float32, leading dimension lda.
+    - ap: packed triangle of n (n + 1) / 2 elements, float32; written.
     """
     run("strttp", handle, uplo, n, a, lda, ap)
 
@@ -215,8 +215,8 @@ def strttp(handle: Handle, uplo: int, n: int, a: Any, lda: int, ap: Any) -> None
 def dtrttp(handle: Handle, uplo: int, n: int, a: Any, lda: int, ap: Any) -> None:
     """AP = a triangle of A, packed; float64 (cublasDtrttp).
 
-    a: n x n, float64, leading dimension lda.
-    ap: packed triangle of n (n + 1) / 2 elements, float64; written.
+    - a: n x n, float64, leading dimension lda.
+    - ap: packed triangle of n (n + 1) / 2 elements, float64; written.
     """
     run("dtrttp", handle, uplo, n, a, lda, ap)
 
@@ -224,8 +224,8 @@ def dtrttp(handle: Handle, uplo: int, n: int, a: Any, lda: int, ap: Any) -> None
 def ctrttp(handle: Handle, uplo: int, n: int, a: Any, lda: int, ap: Any) -> None:
     """AP = a triangle of A, packed; complex64 (cublasCtrttp).
 
-    a: n x n, complex64, leading dimension lda.
-    ap: packed triangle of n (n + 1) / 2 elements, complex64; written.
+    - a: n x n, complex64, leading dimension lda.
+    - ap: packed triangle of n (n + 1) / 2 elements, complex64; written.
     """
     run("ctrttp", handle, uplo, n, a, lda, ap)
 
@@ -233,8 +233,8 @@ def ctrttp(handle: Handle, uplo: int, n: int, a: Any, lda: int, ap: Any) -> None
 def ztrttp(handle: Handle, uplo: int, n: int, a: Any, lda: int, ap: Any) -> None:
     """AP = a triangle of A, packed; complex128 (cublasZtrttp).
 
-    a: n x n, complex128, leading dimension lda.
-    ap: packed triangle of n (n + 1) / 2 elements, complex128; written.
+    - a: n x n, complex128, leading dimension lda.
+    - ap: packed triangle of n (n + 1) / 2 elements, complex128; written.
     """
     run("ztrttp", handle, uplo, n, a, lda, ap)
 
@@ -245,9 +245,9 @@ def sgetrf_batched(
     """A = L U with P A = L U, P the row exchanges; None for p: without them; float32
     (cublasSgetrfBatched).
 
-    a: a list of batch_size, each n x n, float32, leading dimension lda; written.
-    p: n ints a matrix, int32; or None; written.
-    info: one int a matrix, int32; written.
+    - a: a list of batch_size, each n x n, float32, leading dimension lda; written.
+    - p: n ints a matrix, int32; or None; written.
+    - info: one int a matrix, int32; written.
     """
     run("sgetrf_batched", handle, n, a, lda, p, info, batch_size)
 
@@ -258,9 +258,9 @@ def dgetrf_batched(
     """A = L U with P A = L U, P the row exchanges; None for p: without them; float64
     (cublasDgetrfBatched).
 
-    a: a list of batch_size, each n x n, float64, leading dimension lda; written.
-    p: n ints a matrix, int32; or None; written.
-    info: one int a matrix, int32; written.
+    - a: a list of batch_size, each n x n, float64, leading dimension lda; written.
+    - p: n ints a matrix, int32; or None; written.
+    - info: one int a matrix, int32; written.
     """
     run("dgetrf_batched", handle, n, a, lda, p, info, batch_size)
 
@@ -271,9 +271,9 @@ def cgetrf_batched(
     """A = L U with P A = L U, P the row exchanges; None for p: without them; complex64
     (cublasCgetrfBatched).
 
-    a: a list of batch_size, each n x n, complex64, leading dimension lda; written.
-    p: n ints a matrix, int32; or None; written.
-    info: one int a matrix, int32; written.
+    - a: a list of batch_size, each n x n, complex64, leading dimension lda; written.
+    - p: n ints a matrix, int32; or None; written.
+    - info: one int a matrix, int32; written.
     """
     run("cgetrf_batched", handle, n, a, lda, p, info, batch_size)
 
@@ -284,9 +284,9 @@ def zgetrf_batched(
     """A = L U with P A = L U, P the row exchanges; None for p: without them; complex128
     (cublasZgetrfBatched).
 
-    a: a list of batch_size, each n x n, complex128, leading dimension lda; written.
-    p: n ints a matrix, int32; or None; written.
-    info: one int a matrix, int32; written.
+    - a: a list of batch_size, each n x n, complex128, leading dimension lda; written.
+    - p: n ints a matrix, int32; or None; written.
+    - info: one int a matrix, int32; written.
     """
     run("zgetrf_batched", handle, n, a, lda, p, info, batch_size)
 
@@ -304,10 +304,10 @@ def sgetri_batched(
 ) -> None:
     """C = inverse(A) from getrf's A and P; float32 (cublasSgetriBatched).
 
-    a: a list of batch_size, each n x n, float32, leading dimension lda.
-    p: n ints a matrix, int32; or None.
-    c: a list of batch_size, each n x n, float32, leading dimension ldc; written.
-    info: one int a matrix, int32; written.
+    - a: a list of batch_size, each n x n, float32, leading dimension lda.
+    - p: n ints a matrix, int32; or None.
+    - c: a list of batch_size, each n x n, float32, leading dimension ldc; written.
+    - info: one int a matrix, int32; written.
     """
     run("sgetri_batched", handle, n, a, lda, p, c, ldc, info, batch_size)
 
@@ -325,10 +325,10 @@ def dgetri_batched(
 ) -> None:
     """C = inverse(A) from getrf's A and P; float64 (cublasDgetriBatched).
 
-    a: a list of batch_size, each n x n, float64, leading dimension lda.
-    p: n ints a matrix, int32; or None.
-    c: a list of batch_size, each n x n, float64, leading dimension ldc; written.
-    info: one int a matrix, int32; written.
+    - a: a list of batch_size, each n x n, float64, leading dimension lda.
+    - p: n ints a matrix, int32; or None.
+    - c: a list of batch_size, each n x n, float64, leading dimension ldc; written.
+    - info: one int a matrix, int32; written.
     """
     run("dgetri_batched", handle, n, a, lda, p, c, ldc, info, batch_size)
 
@@ -346,10 +346,10 @@ def cgetri_batched(
 ) -> None:
     """C = inverse(A) from getrf's A and P; complex64 (cublasCgetriBatched).
 
-    a: a list of batch_size, each n x n, complex64, leading dimension lda.
-    p: n ints a matrix, int32; or None.
-    c: a list of batch_size, each n x n, complex64, leading dimension ldc; written.
-    info: one int a matrix, int32; written.
+    - a: a list of batch_size, each n x n, complex64, leading dimension lda.
+    - p: n ints a matrix, int32; or None.
+    - c: a list of batch_size, each n x n, complex64, leading dimension ldc; written.
+    - info: one int a matrix, int32; written.
     """
     run("cgetri_batched", handle, n, a, lda, p, c, ldc, info, batch_size)
 
@@ -367,10 +367,10 @@ def zgetri_batched(
 ) -> None:
     """C = inverse(A) from getrf's A and P; complex128 (cublasZgetriBatched).
 
-    a: a list of batch_size, each n x n, complex128, leading dimension lda.
-    p: n ints a matrix, int32; or None.
-    c: a list of batch_size, each n x n, complex128, leading dimension ldc; written.
-    info: one int a matrix, int32; written.
+    - a: a list of batch_size, each n x n, complex128, leading dimension lda.
+    - p: n ints a matrix, int32; or None.
+    - c: a list of batch_size, each n x n, complex128, leading dimension ldc; written.
+    - info: one int a matrix, int32; written.
     """
     run("zgetri_batched", handle, n, a, lda, p, c, ldc, info, batch_size)
 
@@ -389,9 +389,9 @@ def sgetrs_batched(
 ) -> None:
     """B = inverse(op(A)) B from getrf's A and P; float32 (cublasSgetrsBatched).
 
-    a: a list of batch_size, each n x n, float32, leading dimension lda.
-    ipiv: n ints a matrix, int32; or None.
-    b: a list of batch_size, each n x nrhs, float32, leading dimension ldb; written.
+    - a: a list of batch_size, each n x n, float32, leading dimension lda.
+    - ipiv: n ints a matrix, int32; or None.
+    - b: a list of batch_size, each n x nrhs, float32, leading dimension ldb; written.
     """
     run("sgetrs_batched", handle, trans, n, nrhs, a, lda, ipiv, b, ldb, batch_size)
 
@@ -410,9 +410,9 @@ def dgetrs_batched(
 ) -> None:
     """B = inverse(op(A)) B from getrf's A and P; float64 (cublasDgetrsBatched).
 
-    a: a list of batch_size, each n x n, float64, leading dimension lda.
-    ipiv: n ints a matrix, int32; or None.
-    b: a list of batch_size, each n x nrhs, float64, leading dimension ldb; written.
+    - a: a list of batch_size, each n x n, float64, leading dimension lda.
+    - ipiv: n ints a matrix, int32; or None.
+    - b: a list of batch_size, each n x nrhs, float64, leading dimension ldb; written.
     """
     run("dgetrs_batched", handle, trans, n, nrhs, a, lda, ipiv, b, ldb, batch_size)
 
@@ -431,9 +431,9 @@ def cgetrs_batched(
 ) -> None:
     """B = inverse(op(A)) B from getrf's A and P; complex64 (cublasCgetrsBatched).
 
-    a: a list of batch_size, each n x n, complex64, leading dimension lda.
-    ipiv: n ints a matrix, int32; or None.
-    b: a list of batch_size, each n x nrhs, complex64, leading dimension ldb; written.
+    - a: a list of batch_size, each n x n, complex64, leading dimension lda.
+    - ipiv: n ints a matrix, int32; or None.
+    - b: a list of batch_size, each n x nrhs, complex64, leading dimension ldb; written.
     """
     run("cgetrs_batched", handle, trans, n, nrhs, a, lda, ipiv, b, ldb, batch_size)
 
@@ -452,9 +452,9 @@ def zgetrs_batched(
 ) -> None:
     """B = inverse(op(A)) B from getrf's A and P; complex128 (cublasZgetrsBatched).
 
-    a: a list of batch_size, each n x n, complex128, leading dimension lda.
-    ipiv: n ints a matrix, int32; or None.
-    b: a list of batch_size, each n x nrhs, complex128, leading dimension ldb; written.
+    - a: a list of batch_size, each n x n, complex128, leading dimension lda.
+    - ipiv: n ints a matrix, int32; or None.
+    - b: a list of batch_size, each n x nrhs, complex128, leading dimension ldb; written.
     """
     run("zgetrs_batched", handle, trans, n, nrhs, a, lda, ipiv, b, ldb, batch_size)
 
@@ -471,9 +471,9 @@ def smatinv_batched(
 ) -> None:
     """A_inv = inverse(A), for n up to 32; float32 (cublasSmatinvBatched).
 
-    a: a list of batch_size, each n x n, float32, leading dimension lda.
-    a_inv: a list of batch_size, each n x n, float32, leading dimension lda_inv; written.
-    info: one int a matrix, int32; written.
+    - a: a list of batch_size, each n x n, float32, leading dimension lda.
+    - a_inv: a list of batch_size, each n x n, float32, leading dimension lda_inv; written.
+    - info: one int a matrix, int32; written.
     """
     run("smatinv_batched", handle, n, a, lda, a_inv, lda_inv, info, batch_size)
 
@@ -490,9 +490,9 @@ def dmatinv_batched(
 ) -> None:
     """A_inv = inverse(A), for n up to 32; float64 (cublasDmatinvBatched).
 
-    a: a list of batch_size, each n x n, float64, leading dimension lda.
-    a_inv: a list of batch_size, each n x n, float64, leading dimension lda_inv; written.
-    info: one int a matrix, int32; written.
+    - a: a list of batch_size, each n x n, float64, leading dimension lda.
+    - a_inv: a list of batch_size, each n x n, float64, leading dimension lda_inv; written.
+    - info: one int a matrix, int32; written.
     """
     run("dmatinv_batched", handle, n, a, lda, a_inv, lda_inv, info, batch_size)
 
@@ -509,9 +509,9 @@ def cmatinv_batched(
 ) -> None:
     """A_inv = inverse(A), for n up to 32; complex64 (cublasCmatinvBatched).
 
-    a: a list of batch_size, each n x n, complex64, leading dimension lda.
-    a_inv: a list of batch_size, each n x n, complex64, leading dimension lda_inv; written.
-    info: one int a matrix, int32; written.
+    - a: a list of batch_size, each n x n, complex64, leading dimension lda.
+    - a_inv: a list of batch_size, each n x n, complex64, leading dimension lda_inv; written.
+    - info: one int a matrix, int32; written.
     """
     run("cmatinv_batched", handle, n, a, lda, a_inv, lda_inv, info, batch_size)
 
@@ -528,9 +528,9 @@ def zmatinv_batched(
 ) -> None:
     """A_inv = inverse(A), for n up to 32; complex128 (cublasZmatinvBatched).
 
-    a: a list of batch_size, each n x n, complex128, leading dimension lda.
-    a_inv: a list of batch_size, each n x n, complex128, leading dimension lda_inv; written.
-    info: one int a matrix, int32; written.
+    - a: a list of batch_size, each n x n, complex128, leading dimension lda.
+    - a_inv: a list of batch_size, each n x n, complex128, leading dimension lda_inv; written.
+    - info: one int a matrix, int32; written.
     """
     run("zmatinv_batched", handle, n, a, lda, a_inv, lda_inv, info, batch_size)
 
@@ -541,8 +541,8 @@ def sgeqrf_batched(
     """A = Q R, with R in A's upper triangle and Q as Householder vectors below it and their
     factors in tau; float32 (cublasSgeqrfBatched).
 
-    a: a list of batch_size, each m x n, float32, leading dimension lda; written.
-    tau: a list of batch_size, each min(m, n) elements, float32; written.
+    - a: a list of batch_size, each m x n, float32, leading dimension lda; written.
+    - tau: a list of batch_size, each min(m, n) elements, float32; written.
     """
     run("sgeqrf_batched", handle, m, n, a, lda, tau, batch_size)
 
@@ -553,8 +553,8 @@ def dgeqrf_batched(
     """A = Q R, with R in A's upper triangle and Q as Householder vectors below it and their
     factors in tau; float64 (cublasDgeqrfBatched).
 
-    a: a list of batch_size, each m x n, float64, leading dimension lda; written.
-    tau: a list of batch_size, each min(m, n) elements, float64; written.
+    - a: a list of batch_size, each m x n, float64, leading dimension lda; written.
+    - tau: a list of batch_size, each min(m, n) elements, float64; written.
     """
     run("dgeqrf_batched", handle, m, n, a, lda, tau, batch_size)
 
@@ -565,8 +565,8 @@ def cgeqrf_batched(
     """A = Q R, with R in A's upper triangle and Q as Householder vectors below it and their
     factors in tau; complex64 (cublasCgeqrfBatched).
 
-    a: a list of batch_size, each m x n, complex64, leading dimension lda; written.
-    tau: a list of batch_size, each min(m, n) elements, complex64; written.
+    - a: a list of batch_size, each m x n, complex64, leading dimension lda; written.
+    - tau: a list of batch_size, each min(m, n) elements, complex64; written.
     """
     run("cgeqrf_batched", handle, m, n, a, lda, tau, batch_size)
 
@@ -577,8 +577,8 @@ def zgeqrf_batched(
     """A = Q R, with R in A's upper triangle and Q as Householder vectors below it and their
     factors in tau; complex128 (cublasZgeqrfBatched).
 
-    a: a list of batch_size, each m x n, complex128, leading dimension lda; written.
-    tau: a list of batch_size, each min(m, n) elements, complex128; written.
+    - a: a list of batch_size, each m x n, complex128, leading dimension lda; written.
+    - tau: a list of batch_size, each min(m, n) elements, complex128; written.
     """
     run("zgeqrf_batched", handle, m, n, a, lda, tau, batch_size)
 
@@ -599,9 +599,9 @@ def sgels_batched(
     """The least-squares solution of op(A) X = C, in the first rows of C; A becomes its QR factors;
     float32 (cublasSgelsBatched).
 
-    a: a list of batch_size, each m x n, float32, leading dimension lda; written.
-    c: a list of batch_size, each max(m, n) x nrhs, float32, leading dimension ldc; written.
-    dev_info: one int a matrix, int32; or None; written.
+    - a: a list of batch_size, each m x n, float32, leading dimension lda; written.
+    - c: a list of batch_size, each max(m, n) x nrhs, float32, leading dimension ldc; written.
+    - dev_info: one int a matrix, int32; or None; written.
     """
     run("sgels_batched", handle, trans, m, n, nrhs, a, lda, c, ldc, dev_info, batch_size)
 
@@ -622,9 +622,9 @@ def dgels_batched(
     """The least-squares solution of op(A) X = C, in the first rows of C; A becomes its QR factors;
     float64 (cublasDgelsBatched).
 
-    a: a list of batch_size, each m x n, float64, leading dimension lda; written.
-    c: a list of batch_size, each max(m, n) x nrhs, float64, leading dimension ldc; written.
-    dev_info: one int a matrix, int32; or None; written.
+    - a: a list of batch_size, each m x n, float64, leading dimension lda; written.
+    - c: a list of batch_size, each max(m, n) x nrhs, float64, leading dimension ldc; written.
+    - dev_info: one int a matrix, int32; or None; written.
     """
     run("dgels_batched", handle, trans, m, n, nrhs, a, lda, c, ldc, dev_info, batch_size)
 
@@ -645,9 +645,9 @@ def cgels_batched(
     """The least-squares solution of op(A) X = C, in the first rows of C; A becomes its QR factors;
     complex64 (cublasCgelsBatched).
 
-    a: a list of batch_size, each m x n, complex64, leading dimension lda; written.
-    c: a list of batch_size, each max(m, n) x nrhs, complex64, leading dimension ldc; written.
-    dev_info: one int a matrix, int32; or None; written.
+    - a: a list of batch_size, each m x n, complex64, leading dimension lda; written.
+    - c: a list of batch_size, each max(m, n) x nrhs, complex64, leading dimension ldc; written.
+    - dev_info: one int a matrix, int32; or None; written.
     """
     run("cgels_batched", handle, trans, m, n, nrhs, a, lda, c, ldc, dev_info, batch_size)
 
@@ -668,8 +668,9 @@ def zgels_batched(
     """The least-squares solution of op(A) X = C, in the first rows of C; A becomes its QR factors;
     complex128 (cublasZgelsBatched).
 
-    a: a list of batch_size, each m x n, complex128, leading dimension lda; written.
-    c: a list of batch_size, each max(m, n) x nrhs, complex128, leading dimension ldc; written.
-    dev_info: one int a matrix, int32; or None; written.
+    - a: a list of batch_size, each m x n, complex128, leading dimension lda; written.
+    - c: a list of batch_size, each max(m, n) x nrhs, complex128, leading dimension ldc;
+      written.
+    - dev_info: one int a matrix, int32; or None; written.
     """
     run("zgels_batched", handle, trans, m, n, nrhs, a, lda, c, ldc, dev_info, batch_size)

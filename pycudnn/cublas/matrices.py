@@ -32,9 +32,9 @@ def sgemm(
 ) -> None:
     """C = alpha op(A) op(B) + beta C; float32 (cublasSgemm_v2, cublasSgemm_v2_64).
 
-    a: m x k, or k x m unless transa is N, float32, leading dimension lda.
-    b: k x n, or n x k unless transb is N, float32, leading dimension ldb.
-    c: m x n, float32, leading dimension ldc; written.
+    - a: m x k, or k x m unless transa is N, float32, leading dimension lda.
+    - b: k x n, or n x k unless transb is N, float32, leading dimension ldb.
+    - c: m x n, float32, leading dimension ldc; written.
     """
     try:
         _core_blas.sgemm(handle, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
@@ -62,9 +62,9 @@ def dgemm(
 ) -> None:
     """C = alpha op(A) op(B) + beta C; float64 (cublasDgemm_v2, cublasDgemm_v2_64).
 
-    a: m x k, or k x m unless transa is N, float64, leading dimension lda.
-    b: k x n, or n x k unless transb is N, float64, leading dimension ldb.
-    c: m x n, float64, leading dimension ldc; written.
+    - a: m x k, or k x m unless transa is N, float64, leading dimension lda.
+    - b: k x n, or n x k unless transb is N, float64, leading dimension ldb.
+    - c: m x n, float64, leading dimension ldc; written.
     """
     try:
         _core_blas.dgemm(handle, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
@@ -92,9 +92,9 @@ def cgemm(
 ) -> None:
     """C = alpha op(A) op(B) + beta C; complex64 (cublasCgemm_v2, cublasCgemm_v2_64).
 
-    a: m x k, or k x m unless transa is N, complex64, leading dimension lda.
-    b: k x n, or n x k unless transb is N, complex64, leading dimension ldb.
-    c: m x n, complex64, leading dimension ldc; written.
+    - a: m x k, or k x m unless transa is N, complex64, leading dimension lda.
+    - b: k x n, or n x k unless transb is N, complex64, leading dimension ldb.
+    - c: m x n, complex64, leading dimension ldc; written.
     """
     run("cgemm", handle, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 
@@ -117,9 +117,9 @@ def zgemm(
 ) -> None:
     """C = alpha op(A) op(B) + beta C; complex128 (cublasZgemm_v2, cublasZgemm_v2_64).
 
-    a: m x k, or k x m unless transa is N, complex128, leading dimension lda.
-    b: k x n, or n x k unless transb is N, complex128, leading dimension ldb.
-    c: m x n, complex128, leading dimension ldc; written.
+    - a: m x k, or k x m unless transa is N, complex128, leading dimension lda.
+    - b: k x n, or n x k unless transb is N, complex128, leading dimension ldb.
+    - c: m x n, complex128, leading dimension ldc; written.
     """
     run("zgemm", handle, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 
@@ -142,9 +142,9 @@ def hgemm(
 ) -> None:
     """C = alpha op(A) op(B) + beta C; float16 (cublasHgemm, cublasHgemm_64).
 
-    a: m x k, or k x m unless transa is N, float16, leading dimension lda.
-    b: k x n, or n x k unless transb is N, float16, leading dimension ldb.
-    c: m x n, float16, leading dimension ldc; written.
+    - a: m x k, or k x m unless transa is N, float16, leading dimension lda.
+    - b: k x n, or n x k unless transb is N, float16, leading dimension ldb.
+    - c: m x n, float16, leading dimension ldc; written.
     """
     run("hgemm", handle, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 
@@ -167,9 +167,9 @@ def cgemm3m(
 ) -> None:
     """C = alpha op(A) op(B) + beta C; complex64 (cublasCgemm3m, cublasCgemm3m_64).
 
-    a: m x k, or k x m unless transa is N, complex64, leading dimension lda.
-    b: k x n, or n x k unless transb is N, complex64, leading dimension ldb.
-    c: m x n, complex64, leading dimension ldc; written.
+    - a: m x k, or k x m unless transa is N, complex64, leading dimension lda.
+    - b: k x n, or n x k unless transb is N, complex64, leading dimension ldb.
+    - c: m x n, complex64, leading dimension ldc; written.
     """
     run("cgemm3m", handle, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 
@@ -192,9 +192,9 @@ def zgemm3m(
 ) -> None:
     """C = alpha op(A) op(B) + beta C; complex128 (cublasZgemm3m, cublasZgemm3m_64).
 
-    a: m x k, or k x m unless transa is N, complex128, leading dimension lda.
-    b: k x n, or n x k unless transb is N, complex128, leading dimension ldb.
-    c: m x n, complex128, leading dimension ldc; written.
+    - a: m x k, or k x m unless transa is N, complex128, leading dimension lda.
+    - b: k x n, or n x k unless transb is N, complex128, leading dimension ldb.
+    - c: m x n, complex128, leading dimension ldc; written.
     """
     run("zgemm3m", handle, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 
@@ -220,9 +220,9 @@ def sgemm_ex(
 ) -> None:
     """C = alpha op(A) op(B) + beta C; types of one's own (cublasSgemmEx, cublasSgemmEx_64).
 
-    a: m x k, or k x m unless transa is N, of a_type, leading dimension lda.
-    b: k x n, or n x k unless transb is N, of b_type, leading dimension ldb.
-    c: m x n, of c_type, leading dimension ldc; written.
+    - a: m x k, or k x m unless transa is N, of a_type, leading dimension lda.
+    - b: k x n, or n x k unless transb is N, of b_type, leading dimension ldb.
+    - c: m x n, of c_type, leading dimension ldc; written.
     """
     run(
         "sgemm_ex",
@@ -267,9 +267,9 @@ def cgemm_ex(
 ) -> None:
     """C = alpha op(A) op(B) + beta C; types of one's own (cublasCgemmEx, cublasCgemmEx_64).
 
-    a: m x k, or k x m unless transa is N, of a_type, leading dimension lda.
-    b: k x n, or n x k unless transb is N, of b_type, leading dimension ldb.
-    c: m x n, of c_type, leading dimension ldc; written.
+    - a: m x k, or k x m unless transa is N, of a_type, leading dimension lda.
+    - b: k x n, or n x k unless transb is N, of b_type, leading dimension ldb.
+    - c: m x n, of c_type, leading dimension ldc; written.
     """
     run(
         "cgemm_ex",
@@ -314,9 +314,9 @@ def cgemm3m_ex(
 ) -> None:
     """C = alpha op(A) op(B) + beta C; types of one's own (cublasCgemm3mEx, cublasCgemm3mEx_64).
 
-    a: m x k, or k x m unless transa is N, of a_type, leading dimension lda.
-    b: k x n, or n x k unless transb is N, of b_type, leading dimension ldb.
-    c: m x n, of c_type, leading dimension ldc; written.
+    - a: m x k, or k x m unless transa is N, of a_type, leading dimension lda.
+    - b: k x n, or n x k unless transb is N, of b_type, leading dimension ldb.
+    - c: m x n, of c_type, leading dimension ldc; written.
     """
     run(
         "cgemm3m_ex",
@@ -363,9 +363,9 @@ def gemm_ex(
 ) -> None:
     """C = alpha op(A) op(B) + beta C; types of one's own (cublasGemmEx, cublasGemmEx_64).
 
-    a: m x k, or k x m unless transa is N, of a_type, leading dimension lda.
-    b: k x n, or n x k unless transb is N, of b_type, leading dimension ldb.
-    c: m x n, of c_type, leading dimension ldc; written.
+    - a: m x k, or k x m unless transa is N, of a_type, leading dimension lda.
+    - b: k x n, or n x k unless transb is N, of b_type, leading dimension ldb.
+    - c: m x n, of c_type, leading dimension ldc; written.
     """
     try:
         _core_blas.gemm_ex(
@@ -435,11 +435,11 @@ def hgemm_batched(
 ) -> None:
     """C = alpha op(A) op(B) + beta C; float16 (cublasHgemmBatched, cublasHgemmBatched_64).
 
-    a: a list of batch_count, each m x k, or k x m unless transa is N, float16, leading
-        dimension lda.
-    b: a list of batch_count, each k x n, or n x k unless transb is N, float16, leading
-        dimension ldb.
-    c: a list of batch_count, each m x n, float16, leading dimension ldc; written.
+    - a: a list of batch_count, each m x k, or k x m unless transa is N, float16, leading
+      dimension lda.
+    - b: a list of batch_count, each k x n, or n x k unless transb is N, float16, leading
+      dimension ldb.
+    - c: a list of batch_count, each m x n, float16, leading dimension ldc; written.
     """
     run(
         "hgemm_batched",
@@ -480,11 +480,11 @@ def sgemm_batched(
 ) -> None:
     """C = alpha op(A) op(B) + beta C; float32 (cublasSgemmBatched, cublasSgemmBatched_64).
 
-    a: a list of batch_count, each m x k, or k x m unless transa is N, float32, leading
-        dimension lda.
-    b: a list of batch_count, each k x n, or n x k unless transb is N, float32, leading
-        dimension ldb.
-    c: a list of batch_count, each m x n, float32, leading dimension ldc; written.
+    - a: a list of batch_count, each m x k, or k x m unless transa is N, float32, leading
+      dimension lda.
+    - b: a list of batch_count, each k x n, or n x k unless transb is N, float32, leading
+      dimension ldb.
+    - c: a list of batch_count, each m x n, float32, leading dimension ldc; written.
     """
     run(
         "sgemm_batched",
@@ -525,11 +525,11 @@ def dgemm_batched(
 ) -> None:
     """C = alpha op(A) op(B) + beta C; float64 (cublasDgemmBatched, cublasDgemmBatched_64).
 
-    a: a list of batch_count, each m x k, or k x m unless transa is N, float64, leading
-        dimension lda.
-    b: a list of batch_count, each k x n, or n x k unless transb is N, float64, leading
-        dimension ldb.
-    c: a list of batch_count, each m x n, float64, leading dimension ldc; written.
+    - a: a list of batch_count, each m x k, or k x m unless transa is N, float64, leading
+      dimension lda.
+    - b: a list of batch_count, each k x n, or n x k unless transb is N, float64, leading
+      dimension ldb.
+    - c: a list of batch_count, each m x n, float64, leading dimension ldc; written.
     """
     run(
         "dgemm_batched",
@@ -570,11 +570,11 @@ def cgemm_batched(
 ) -> None:
     """C = alpha op(A) op(B) + beta C; complex64 (cublasCgemmBatched, cublasCgemmBatched_64).
 
-    a: a list of batch_count, each m x k, or k x m unless transa is N, complex64, leading
-        dimension lda.
-    b: a list of batch_count, each k x n, or n x k unless transb is N, complex64, leading
-        dimension ldb.
-    c: a list of batch_count, each m x n, complex64, leading dimension ldc; written.
+    - a: a list of batch_count, each m x k, or k x m unless transa is N, complex64, leading
+      dimension lda.
+    - b: a list of batch_count, each k x n, or n x k unless transb is N, complex64, leading
+      dimension ldb.
+    - c: a list of batch_count, each m x n, complex64, leading dimension ldc; written.
     """
     run(
         "cgemm_batched",
@@ -615,11 +615,11 @@ def zgemm_batched(
 ) -> None:
     """C = alpha op(A) op(B) + beta C; complex128 (cublasZgemmBatched, cublasZgemmBatched_64).
 
-    a: a list of batch_count, each m x k, or k x m unless transa is N, complex128, leading
-        dimension lda.
-    b: a list of batch_count, each k x n, or n x k unless transb is N, complex128, leading
-        dimension ldb.
-    c: a list of batch_count, each m x n, complex128, leading dimension ldc; written.
+    - a: a list of batch_count, each m x k, or k x m unless transa is N, complex128, leading
+      dimension lda.
+    - b: a list of batch_count, each k x n, or n x k unless transb is N, complex128, leading
+      dimension ldb.
+    - c: a list of batch_count, each m x n, complex128, leading dimension ldc; written.
     """
     run(
         "zgemm_batched",
@@ -664,12 +664,12 @@ def hgemm_strided_batched(
     """C = alpha op(A) op(B) + beta C; float16 (cublasHgemmStridedBatched,
     cublasHgemmStridedBatched_64).
 
-    a: m x k, or k x m unless transa is N, float16, leading dimension lda; batch_count of them,
-        one every stride_a elements.
-    b: k x n, or n x k unless transb is N, float16, leading dimension ldb; batch_count of them,
-        one every stride_b elements.
-    c: m x n, float16, leading dimension ldc; batch_count of them, one every stride_c elements;
-        written.
+    - a: m x k, or k x m unless transa is N, float16, leading dimension lda; batch_count of
+      them, one every stride_a elements.
+    - b: k x n, or n x k unless transb is N, float16, leading dimension ldb; batch_count of
+      them, one every stride_b elements.
+    - c: m x n, float16, leading dimension ldc; batch_count of them, one every stride_c
+      elements; written.
     """
     run(
         "hgemm_strided_batched",
@@ -717,12 +717,12 @@ def sgemm_strided_batched(
     """C = alpha op(A) op(B) + beta C; float32 (cublasSgemmStridedBatched,
     cublasSgemmStridedBatched_64).
 
-    a: m x k, or k x m unless transa is N, float32, leading dimension lda; batch_count of them,
-        one every stride_a elements.
-    b: k x n, or n x k unless transb is N, float32, leading dimension ldb; batch_count of them,
-        one every stride_b elements.
-    c: m x n, float32, leading dimension ldc; batch_count of them, one every stride_c elements;
-        written.
+    - a: m x k, or k x m unless transa is N, float32, leading dimension lda; batch_count of
+      them, one every stride_a elements.
+    - b: k x n, or n x k unless transb is N, float32, leading dimension ldb; batch_count of
+      them, one every stride_b elements.
+    - c: m x n, float32, leading dimension ldc; batch_count of them, one every stride_c
+      elements; written.
     """
     try:
         _core_blas.sgemm_strided_batched(
@@ -794,12 +794,12 @@ def dgemm_strided_batched(
     """C = alpha op(A) op(B) + beta C; float64 (cublasDgemmStridedBatched,
     cublasDgemmStridedBatched_64).
 
-    a: m x k, or k x m unless transa is N, float64, leading dimension lda; batch_count of them,
-        one every stride_a elements.
-    b: k x n, or n x k unless transb is N, float64, leading dimension ldb; batch_count of them,
-        one every stride_b elements.
-    c: m x n, float64, leading dimension ldc; batch_count of them, one every stride_c elements;
-        written.
+    - a: m x k, or k x m unless transa is N, float64, leading dimension lda; batch_count of
+      them, one every stride_a elements.
+    - b: k x n, or n x k unless transb is N, float64, leading dimension ldb; batch_count of
+      them, one every stride_b elements.
+    - c: m x n, float64, leading dimension ldc; batch_count of them, one every stride_c
+      elements; written.
     """
     try:
         _core_blas.dgemm_strided_batched(
@@ -871,12 +871,12 @@ def cgemm_strided_batched(
     """C = alpha op(A) op(B) + beta C; complex64 (cublasCgemmStridedBatched,
     cublasCgemmStridedBatched_64).
 
-    a: m x k, or k x m unless transa is N, complex64, leading dimension lda; batch_count of
-        them, one every stride_a elements.
-    b: k x n, or n x k unless transb is N, complex64, leading dimension ldb; batch_count of
-        them, one every stride_b elements.
-    c: m x n, complex64, leading dimension ldc; batch_count of them, one every stride_c
-        elements; written.
+    - a: m x k, or k x m unless transa is N, complex64, leading dimension lda; batch_count of
+      them, one every stride_a elements.
+    - b: k x n, or n x k unless transb is N, complex64, leading dimension ldb; batch_count of
+      them, one every stride_b elements.
+    - c: m x n, complex64, leading dimension ldc; batch_count of them, one every stride_c
+      elements; written.
     """
     run(
         "cgemm_strided_batched",
@@ -924,12 +924,12 @@ def zgemm_strided_batched(
     """C = alpha op(A) op(B) + beta C; complex128 (cublasZgemmStridedBatched,
     cublasZgemmStridedBatched_64).
 
-    a: m x k, or k x m unless transa is N, complex128, leading dimension lda; batch_count of
-        them, one every stride_a elements.
-    b: k x n, or n x k unless transb is N, complex128, leading dimension ldb; batch_count of
-        them, one every stride_b elements.
-    c: m x n, complex128, leading dimension ldc; batch_count of them, one every stride_c
-        elements; written.
+    - a: m x k, or k x m unless transa is N, complex128, leading dimension lda; batch_count of
+      them, one every stride_a elements.
+    - b: k x n, or n x k unless transb is N, complex128, leading dimension ldb; batch_count of
+      them, one every stride_b elements.
+    - c: m x n, complex128, leading dimension ldc; batch_count of them, one every stride_c
+      elements; written.
     """
     run(
         "zgemm_strided_batched",
@@ -973,11 +973,11 @@ def cgemm3m_batched(
 ) -> None:
     """C = alpha op(A) op(B) + beta C; complex64 (cublasCgemm3mBatched, cublasCgemm3mBatched_64).
 
-    a: a list of batch_count, each m x k, or k x m unless transa is N, complex64, leading
-        dimension lda.
-    b: a list of batch_count, each k x n, or n x k unless transb is N, complex64, leading
-        dimension ldb.
-    c: a list of batch_count, each m x n, complex64, leading dimension ldc; written.
+    - a: a list of batch_count, each m x k, or k x m unless transa is N, complex64, leading
+      dimension lda.
+    - b: a list of batch_count, each k x n, or n x k unless transb is N, complex64, leading
+      dimension ldb.
+    - c: a list of batch_count, each m x n, complex64, leading dimension ldc; written.
     """
     run(
         "cgemm3m_batched",
@@ -1022,12 +1022,12 @@ def cgemm3m_strided_batched(
     """C = alpha op(A) op(B) + beta C; complex64 (cublasCgemm3mStridedBatched,
     cublasCgemm3mStridedBatched_64).
 
-    a: m x k, or k x m unless transa is N, complex64, leading dimension lda; batch_count of
-        them, one every stride_a elements.
-    b: k x n, or n x k unless transb is N, complex64, leading dimension ldb; batch_count of
-        them, one every stride_b elements.
-    c: m x n, complex64, leading dimension ldc; batch_count of them, one every stride_c
-        elements; written.
+    - a: m x k, or k x m unless transa is N, complex64, leading dimension lda; batch_count of
+      them, one every stride_a elements.
+    - b: k x n, or n x k unless transb is N, complex64, leading dimension ldb; batch_count of
+      them, one every stride_b elements.
+    - c: m x n, complex64, leading dimension ldc; batch_count of them, one every stride_c
+      elements; written.
     """
     run(
         "cgemm3m_strided_batched",
@@ -1077,11 +1077,11 @@ def gemm_batched_ex(
     """C = alpha op(A) op(B) + beta C; types of one's own (cublasGemmBatchedEx,
     cublasGemmBatchedEx_64).
 
-    a: a list of batch_count, each m x k, or k x m unless transa is N, of a_type, leading
-        dimension lda.
-    b: a list of batch_count, each k x n, or n x k unless transb is N, of b_type, leading
-        dimension ldb.
-    c: a list of batch_count, each m x n, of c_type, leading dimension ldc; written.
+    - a: a list of batch_count, each m x k, or k x m unless transa is N, of a_type, leading
+      dimension lda.
+    - b: a list of batch_count, each k x n, or n x k unless transb is N, of b_type, leading
+      dimension ldb.
+    - c: a list of batch_count, each m x n, of c_type, leading dimension ldc; written.
     """
     run(
         "gemm_batched_ex",
@@ -1136,12 +1136,12 @@ def gemm_strided_batched_ex(
     """C = alpha op(A) op(B) + beta C; types of one's own (cublasGemmStridedBatchedEx,
     cublasGemmStridedBatchedEx_64).
 
-    a: m x k, or k x m unless transa is N, of a_type, leading dimension lda; batch_count of
-        them, one every stride_a elements.
-    b: k x n, or n x k unless transb is N, of b_type, leading dimension ldb; batch_count of
-        them, one every stride_b elements.
-    c: m x n, of c_type, leading dimension ldc; batch_count of them, one every stride_c
-        elements; written.
+    - a: m x k, or k x m unless transa is N, of a_type, leading dimension lda; batch_count of
+      them, one every stride_a elements.
+    - b: k x n, or n x k unless transb is N, of b_type, leading dimension ldb; batch_count of
+      them, one every stride_b elements.
+    - c: m x n, of c_type, leading dimension ldc; batch_count of them, one every stride_c
+      elements; written.
     """
     run(
         "gemm_strided_batched_ex",
@@ -1194,9 +1194,9 @@ def uint8gemm_bias(
     """C = ((op(A) + a_bias) (op(B) + b_bias)) c_mult / 2^c_shift + c_bias in 8-bit numbers; uint8
     (cublasUint8gemmBias).
 
-    a: m x k, or k x m unless transa is N, uint8, leading dimension lda.
-    b: k x n, or n x k unless transb is N, uint8, leading dimension ldb.
-    c: m x n, uint8, leading dimension ldc; written.
+    - a: m x k, or k x m unless transa is N, uint8, leading dimension lda.
+    - b: k x n, or n x k unless transb is N, uint8, leading dimension ldb.
+    - c: m x n, uint8, leading dimension ldc; written.
     """
     run(
         "uint8gemm_bias",
@@ -1236,8 +1236,8 @@ def ssyrk(
 ) -> None:
     """C = alpha op(A) op(A)^T + beta C, C symmetric; float32 (cublasSsyrk_v2, cublasSsyrk_v2_64).
 
-    a: n x k, or k x n unless trans is N, float32, leading dimension lda.
-    c: n x n, float32, leading dimension ldc; written.
+    - a: n x k, or k x n unless trans is N, float32, leading dimension lda.
+    - c: n x n, float32, leading dimension ldc; written.
     """
     run("ssyrk", handle, uplo, trans, n, k, alpha, a, lda, beta, c, ldc)
 
@@ -1257,8 +1257,8 @@ def dsyrk(
 ) -> None:
     """C = alpha op(A) op(A)^T + beta C, C symmetric; float64 (cublasDsyrk_v2, cublasDsyrk_v2_64).
 
-    a: n x k, or k x n unless trans is N, float64, leading dimension lda.
-    c: n x n, float64, leading dimension ldc; written.
+    - a: n x k, or k x n unless trans is N, float64, leading dimension lda.
+    - c: n x n, float64, leading dimension ldc; written.
     """
     run("dsyrk", handle, uplo, trans, n, k, alpha, a, lda, beta, c, ldc)
 
@@ -1279,8 +1279,8 @@ def csyrk(
     """C = alpha op(A) op(A)^T + beta C, C symmetric; complex64 (cublasCsyrk_v2,
     cublasCsyrk_v2_64).
 
-    a: n x k, or k x n unless trans is N, complex64, leading dimension lda.
-    c: n x n, complex64, leading dimension ldc; written.
+    - a: n x k, or k x n unless trans is N, complex64, leading dimension lda.
+    - c: n x n, complex64, leading dimension ldc; written.
     """
     run("csyrk", handle, uplo, trans, n, k, alpha, a, lda, beta, c, ldc)
 
@@ -1301,8 +1301,8 @@ def zsyrk(
     """C = alpha op(A) op(A)^T + beta C, C symmetric; complex128 (cublasZsyrk_v2,
     cublasZsyrk_v2_64).
 
-    a: n x k, or k x n unless trans is N, complex128, leading dimension lda.
-    c: n x n, complex128, leading dimension ldc; written.
+    - a: n x k, or k x n unless trans is N, complex128, leading dimension lda.
+    - c: n x n, complex128, leading dimension ldc; written.
     """
     run("zsyrk", handle, uplo, trans, n, k, alpha, a, lda, beta, c, ldc)
 
@@ -1325,8 +1325,8 @@ def csyrk_ex(
     """C = alpha op(A) op(A)^T + beta C, C symmetric; types of one's own (cublasCsyrkEx,
     cublasCsyrkEx_64).
 
-    a: n x k, or k x n unless trans is N, of a_type, leading dimension lda.
-    c: n x n, of c_type, leading dimension ldc; written.
+    - a: n x k, or k x n unless trans is N, of a_type, leading dimension lda.
+    - c: n x n, of c_type, leading dimension ldc; written.
     """
     run("csyrk_ex", handle, uplo, trans, n, k, alpha, a, a_type, lda, beta, c, c_type, ldc)
 
@@ -1349,8 +1349,8 @@ def csyrk3m_ex(
     """C = alpha op(A) op(A)^T + beta C, C symmetric; types of one's own (cublasCsyrk3mEx,
     cublasCsyrk3mEx_64).
 
-    a: n x k, or k x n unless trans is N, of a_type, leading dimension lda.
-    c: n x n, of c_type, leading dimension ldc; written.
+    - a: n x k, or k x n unless trans is N, of a_type, leading dimension lda.
+    - c: n x n, of c_type, leading dimension ldc; written.
     """
     run("csyrk3m_ex", handle, uplo, trans, n, k, alpha, a, a_type, lda, beta, c, c_type, ldc)
 
@@ -1371,8 +1371,8 @@ def cherk(
     """C = alpha op(A) op(A)^H + beta C, C Hermitian; complex64 and float32 (cublasCherk_v2,
     cublasCherk_v2_64).
 
-    a: n x k, or k x n unless trans is N, complex64, leading dimension lda.
-    c: n x n, complex64, leading dimension ldc; written.
+    - a: n x k, or k x n unless trans is N, complex64, leading dimension lda.
+    - c: n x n, complex64, leading dimension ldc; written.
     """
     run("cherk", handle, uplo, trans, n, k, alpha, a, lda, beta, c, ldc)
 
@@ -1393,8 +1393,8 @@ def zherk(
     """C = alpha op(A) op(A)^H + beta C, C Hermitian; complex128 and float64 (cublasZherk_v2,
     cublasZherk_v2_64).
 
-    a: n x k, or k x n unless trans is N, complex128, leading dimension lda.
-    c: n x n, complex128, leading dimension ldc; written.
+    - a: n x k, or k x n unless trans is N, complex128, leading dimension lda.
+    - c: n x n, complex128, leading dimension ldc; written.
     """
     run("zherk", handle, uplo, trans, n, k, alpha, a, lda, beta, c, ldc)
 
@@ -1417,8 +1417,8 @@ def cherk_ex(
     """C = alpha op(A) op(A)^H + beta C, C Hermitian; types of one's own (cublasCherkEx,
     cublasCherkEx_64).
 
-    a: n x k, or k x n unless trans is N, of a_type, leading dimension lda.
-    c: n x n, of c_type, leading dimension ldc; written.
+    - a: n x k, or k x n unless trans is N, of a_type, leading dimension lda.
+    - c: n x n, of c_type, leading dimension ldc; written.
     """
     run("cherk_ex", handle, uplo, trans, n, k, alpha, a, a_type, lda, beta, c, c_type, ldc)
 
@@ -1441,8 +1441,8 @@ def cherk3m_ex(
     """C = alpha op(A) op(A)^H + beta C, C Hermitian; types of one's own (cublasCherk3mEx,
     cublasCherk3mEx_64).
 
-    a: n x k, or k x n unless trans is N, of a_type, leading dimension lda.
-    c: n x n, of c_type, leading dimension ldc; written.
+    - a: n x k, or k x n unless trans is N, of a_type, leading dimension lda.
+    - c: n x n, of c_type, leading dimension ldc; written.
     """
     run("cherk3m_ex", handle, uplo, trans, n, k, alpha, a, a_type, lda, beta, c, c_type, ldc)
 
@@ -1465,9 +1465,9 @@ def ssyr2k(
     """C = alpha (op(A) op(B)^T + op(B) op(A)^T) + beta C, C symmetric; float32 (cublasSsyr2k_v2,
     cublasSsyr2k_v2_64).
 
-    a: n x k, or k x n unless trans is N, float32, leading dimension lda.
-    b: n x k, or k x n unless trans is N, float32, leading dimension ldb.
-    c: n x n, float32, leading dimension ldc; written.
+    - a: n x k, or k x n unless trans is N, float32, leading dimension lda.
+    - b: n x k, or k x n unless trans is N, float32, leading dimension ldb.
+    - c: n x n, float32, leading dimension ldc; written.
     """
     run("ssyr2k", handle, uplo, trans, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 
@@ -1490,9 +1490,9 @@ def dsyr2k(
     """C = alpha (op(A) op(B)^T + op(B) op(A)^T) + beta C, C symmetric; float64 (cublasDsyr2k_v2,
     cublasDsyr2k_v2_64).
 
-    a: n x k, or k x n unless trans is N, float64, leading dimension lda.
-    b: n x k, or k x n unless trans is N, float64, leading dimension ldb.
-    c: n x n, float64, leading dimension ldc; written.
+    - a: n x k, or k x n unless trans is N, float64, leading dimension lda.
+    - b: n x k, or k x n unless trans is N, float64, leading dimension ldb.
+    - c: n x n, float64, leading dimension ldc; written.
     """
     run("dsyr2k", handle, uplo, trans, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 
@@ -1515,9 +1515,9 @@ def csyr2k(
     """C = alpha (op(A) op(B)^T + op(B) op(A)^T) + beta C, C symmetric; complex64 (cublasCsyr2k_v2,
     cublasCsyr2k_v2_64).
 
-    a: n x k, or k x n unless trans is N, complex64, leading dimension lda.
-    b: n x k, or k x n unless trans is N, complex64, leading dimension ldb.
-    c: n x n, complex64, leading dimension ldc; written.
+    - a: n x k, or k x n unless trans is N, complex64, leading dimension lda.
+    - b: n x k, or k x n unless trans is N, complex64, leading dimension ldb.
+    - c: n x n, complex64, leading dimension ldc; written.
     """
     run("csyr2k", handle, uplo, trans, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 
@@ -1540,9 +1540,9 @@ def zsyr2k(
     """C = alpha (op(A) op(B)^T + op(B) op(A)^T) + beta C, C symmetric; complex128
     (cublasZsyr2k_v2, cublasZsyr2k_v2_64).
 
-    a: n x k, or k x n unless trans is N, complex128, leading dimension lda.
-    b: n x k, or k x n unless trans is N, complex128, leading dimension ldb.
-    c: n x n, complex128, leading dimension ldc; written.
+    - a: n x k, or k x n unless trans is N, complex128, leading dimension lda.
+    - b: n x k, or k x n unless trans is N, complex128, leading dimension ldb.
+    - c: n x n, complex128, leading dimension ldc; written.
     """
     run("zsyr2k", handle, uplo, trans, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 
@@ -1565,9 +1565,9 @@ def cher2k(
     """C = alpha op(A) op(B)^H + conj(alpha) op(B) op(A)^H + beta C, C Hermitian; complex64 and
     float32 (cublasCher2k_v2, cublasCher2k_v2_64).
 
-    a: n x k, or k x n unless trans is N, complex64, leading dimension lda.
-    b: n x k, or k x n unless trans is N, complex64, leading dimension ldb.
-    c: n x n, complex64, leading dimension ldc; written.
+    - a: n x k, or k x n unless trans is N, complex64, leading dimension lda.
+    - b: n x k, or k x n unless trans is N, complex64, leading dimension ldb.
+    - c: n x n, complex64, leading dimension ldc; written.
     """
     run("cher2k", handle, uplo, trans, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 
@@ -1590,9 +1590,9 @@ def zher2k(
     """C = alpha op(A) op(B)^H + conj(alpha) op(B) op(A)^H + beta C, C Hermitian; complex128 and
     float64 (cublasZher2k_v2, cublasZher2k_v2_64).
 
-    a: n x k, or k x n unless trans is N, complex128, leading dimension lda.
-    b: n x k, or k x n unless trans is N, complex128, leading dimension ldb.
-    c: n x n, complex128, leading dimension ldc; written.
+    - a: n x k, or k x n unless trans is N, complex128, leading dimension lda.
+    - b: n x k, or k x n unless trans is N, complex128, leading dimension ldb.
+    - c: n x n, complex128, leading dimension ldc; written.
     """
     run("zher2k", handle, uplo, trans, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 
@@ -1614,9 +1614,9 @@ def ssyrkx(
 ) -> None:
     """C = alpha op(A) op(B)^T + beta C, C symmetric; float32 (cublasSsyrkx, cublasSsyrkx_64).
 
-    a: n x k, or k x n unless trans is N, float32, leading dimension lda.
-    b: n x k, or k x n unless trans is N, float32, leading dimension ldb.
-    c: n x n, float32, leading dimension ldc; written.
+    - a: n x k, or k x n unless trans is N, float32, leading dimension lda.
+    - b: n x k, or k x n unless trans is N, float32, leading dimension ldb.
+    - c: n x n, float32, leading dimension ldc; written.
     """
     run("ssyrkx", handle, uplo, trans, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 
@@ -1638,9 +1638,9 @@ def dsyrkx(
 ) -> None:
     """C = alpha op(A) op(B)^T + beta C, C symmetric; float64 (cublasDsyrkx, cublasDsyrkx_64).
 
-    a: n x k, or k x n unless trans is N, float64, leading dimension lda.
-    b: n x k, or k x n unless trans is N, float64, leading dimension ldb.
-    c: n x n, float64, leading dimension ldc; written.
+    - a: n x k, or k x n unless trans is N, float64, leading dimension lda.
+    - b: n x k, or k x n unless trans is N, float64, leading dimension ldb.
+    - c: n x n, float64, leading dimension ldc; written.
     """
     run("dsyrkx", handle, uplo, trans, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 
@@ -1662,9 +1662,9 @@ def csyrkx(
 ) -> None:
     """C = alpha op(A) op(B)^T + beta C, C symmetric; complex64 (cublasCsyrkx, cublasCsyrkx_64).
 
-    a: n x k, or k x n unless trans is N, complex64, leading dimension lda.
-    b: n x k, or k x n unless trans is N, complex64, leading dimension ldb.
-    c: n x n, complex64, leading dimension ldc; written.
+    - a: n x k, or k x n unless trans is N, complex64, leading dimension lda.
+    - b: n x k, or k x n unless trans is N, complex64, leading dimension ldb.
+    - c: n x n, complex64, leading dimension ldc; written.
     """
     run("csyrkx", handle, uplo, trans, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 
@@ -1686,9 +1686,9 @@ def zsyrkx(
 ) -> None:
     """C = alpha op(A) op(B)^T + beta C, C symmetric; complex128 (cublasZsyrkx, cublasZsyrkx_64).
 
-    a: n x k, or k x n unless trans is N, complex128, leading dimension lda.
-    b: n x k, or k x n unless trans is N, complex128, leading dimension ldb.
-    c: n x n, complex128, leading dimension ldc; written.
+    - a: n x k, or k x n unless trans is N, complex128, leading dimension lda.
+    - b: n x k, or k x n unless trans is N, complex128, leading dimension ldb.
+    - c: n x n, complex128, leading dimension ldc; written.
     """
     run("zsyrkx", handle, uplo, trans, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 
@@ -1711,9 +1711,9 @@ def cherkx(
     """C = alpha op(A) op(B)^H + beta C, C Hermitian; complex64 and float32 (cublasCherkx,
     cublasCherkx_64).
 
-    a: n x k, or k x n unless trans is N, complex64, leading dimension lda.
-    b: n x k, or k x n unless trans is N, complex64, leading dimension ldb.
-    c: n x n, complex64, leading dimension ldc; written.
+    - a: n x k, or k x n unless trans is N, complex64, leading dimension lda.
+    - b: n x k, or k x n unless trans is N, complex64, leading dimension ldb.
+    - c: n x n, complex64, leading dimension ldc; written.
     """
     run("cherkx", handle, uplo, trans, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 
@@ -1736,9 +1736,9 @@ def zherkx(
     """C = alpha op(A) op(B)^H + beta C, C Hermitian; complex128 and float64 (cublasZherkx,
     cublasZherkx_64).
 
-    a: n x k, or k x n unless trans is N, complex128, leading dimension lda.
-    b: n x k, or k x n unless trans is N, complex128, leading dimension ldb.
-    c: n x n, complex128, leading dimension ldc; written.
+    - a: n x k, or k x n unless trans is N, complex128, leading dimension lda.
+    - b: n x k, or k x n unless trans is N, complex128, leading dimension ldb.
+    - c: n x n, complex128, leading dimension ldc; written.
     """
     run("zherkx", handle, uplo, trans, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 
@@ -1761,9 +1761,9 @@ def ssymm(
     """C = alpha A B + beta C, or with B A if side is RIGHT; A symmetric; float32 (cublasSsymm_v2,
     cublasSsymm_v2_64).
 
-    a: m x m if side is LEFT, else n x n, float32, leading dimension lda.
-    b: m x n, float32, leading dimension ldb.
-    c: m x n, float32, leading dimension ldc; written.
+    - a: m x m if side is LEFT, else n x n, float32, leading dimension lda.
+    - b: m x n, float32, leading dimension ldb.
+    - c: m x n, float32, leading dimension ldc; written.
     """
     run("ssymm", handle, side, uplo, m, n, alpha, a, lda, b, ldb, beta, c, ldc)
 
@@ -1786,9 +1786,9 @@ def dsymm(
     """C = alpha A B + beta C, or with B A if side is RIGHT; A symmetric; float64 (cublasDsymm_v2,
     cublasDsymm_v2_64).
 
-    a: m x m if side is LEFT, else n x n, float64, leading dimension lda.
-    b: m x n, float64, leading dimension ldb.
-    c: m x n, float64, leading dimension ldc; written.
+    - a: m x m if side is LEFT, else n x n, float64, leading dimension lda.
+    - b: m x n, float64, leading dimension ldb.
+    - c: m x n, float64, leading dimension ldc; written.
     """
     run("dsymm", handle, side, uplo, m, n, alpha, a, lda, b, ldb, beta, c, ldc)
 
@@ -1811,9 +1811,9 @@ def csymm(
     """C = alpha A B + beta C, or with B A if side is RIGHT; A symmetric; complex64
     (cublasCsymm_v2, cublasCsymm_v2_64).
 
-    a: m x m if side is LEFT, else n x n, complex64, leading dimension lda.
-    b: m x n, complex64, leading dimension ldb.
-    c: m x n, complex64, leading dimension ldc; written.
+    - a: m x m if side is LEFT, else n x n, complex64, leading dimension lda.
+    - b: m x n, complex64, leading dimension ldb.
+    - c: m x n, complex64, leading dimension ldc; written.
     """
     run("csymm", handle, side, uplo, m, n, alpha, a, lda, b, ldb, beta, c, ldc)
 
@@ -1836,9 +1836,9 @@ def zsymm(
     """C = alpha A B + beta C, or with B A if side is RIGHT; A symmetric; complex128
     (cublasZsymm_v2, cublasZsymm_v2_64).
 
-    a: m x m if side is LEFT, else n x n, complex128, leading dimension lda.
-    b: m x n, complex128, leading dimension ldb.
-    c: m x n, complex128, leading dimension ldc; written.
+    - a: m x m if side is LEFT, else n x n, complex128, leading dimension lda.
+    - b: m x n, complex128, leading dimension ldb.
+    - c: m x n, complex128, leading dimension ldc; written.
     """
     run("zsymm", handle, side, uplo, m, n, alpha, a, lda, b, ldb, beta, c, ldc)
 
@@ -1861,9 +1861,9 @@ def chemm(
     """C = alpha A B + beta C, or with B A if side is RIGHT; A Hermitian; complex64
     (cublasChemm_v2, cublasChemm_v2_64).
 
-    a: m x m if side is LEFT, else n x n, complex64, leading dimension lda.
-    b: m x n, complex64, leading dimension ldb.
-    c: m x n, complex64, leading dimension ldc; written.
+    - a: m x m if side is LEFT, else n x n, complex64, leading dimension lda.
+    - b: m x n, complex64, leading dimension ldb.
+    - c: m x n, complex64, leading dimension ldc; written.
     """
     run("chemm", handle, side, uplo, m, n, alpha, a, lda, b, ldb, beta, c, ldc)
 
@@ -1886,9 +1886,9 @@ def zhemm(
     """C = alpha A B + beta C, or with B A if side is RIGHT; A Hermitian; complex128
     (cublasZhemm_v2, cublasZhemm_v2_64).
 
-    a: m x m if side is LEFT, else n x n, complex128, leading dimension lda.
-    b: m x n, complex128, leading dimension ldb.
-    c: m x n, complex128, leading dimension ldc; written.
+    - a: m x m if side is LEFT, else n x n, complex128, leading dimension lda.
+    - b: m x n, complex128, leading dimension ldb.
+    - c: m x n, complex128, leading dimension ldc; written.
     """
     run("zhemm", handle, side, uplo, m, n, alpha, a, lda, b, ldb, beta, c, ldc)
 
@@ -1910,8 +1910,8 @@ def strsm(
     """B = alpha inverse(op(A)) B, or B inverse(op(A)) if side is RIGHT; A triangular; float32
     (cublasStrsm_v2, cublasStrsm_v2_64).
 
-    a: m x m if side is LEFT, else n x n, float32, leading dimension lda.
-    b: m x n, float32, leading dimension ldb; written.
+    - a: m x m if side is LEFT, else n x n, float32, leading dimension lda.
+    - b: m x n, float32, leading dimension ldb; written.
     """
     run("strsm", handle, side, uplo, trans, diag, m, n, alpha, a, lda, b, ldb)
 
@@ -1933,8 +1933,8 @@ def dtrsm(
     """B = alpha inverse(op(A)) B, or B inverse(op(A)) if side is RIGHT; A triangular; float64
     (cublasDtrsm_v2, cublasDtrsm_v2_64).
 
-    a: m x m if side is LEFT, else n x n, float64, leading dimension lda.
-    b: m x n, float64, leading dimension ldb; written.
+    - a: m x m if side is LEFT, else n x n, float64, leading dimension lda.
+    - b: m x n, float64, leading dimension ldb; written.
     """
     run("dtrsm", handle, side, uplo, trans, diag, m, n, alpha, a, lda, b, ldb)
 
@@ -1956,8 +1956,8 @@ def ctrsm(
     """B = alpha inverse(op(A)) B, or B inverse(op(A)) if side is RIGHT; A triangular; complex64
     (cublasCtrsm_v2, cublasCtrsm_v2_64).
 
-    a: m x m if side is LEFT, else n x n, complex64, leading dimension lda.
-    b: m x n, complex64, leading dimension ldb; written.
+    - a: m x m if side is LEFT, else n x n, complex64, leading dimension lda.
+    - b: m x n, complex64, leading dimension ldb; written.
     """
     run("ctrsm", handle, side, uplo, trans, diag, m, n, alpha, a, lda, b, ldb)
 
@@ -1979,8 +1979,8 @@ def ztrsm(
     """B = alpha inverse(op(A)) B, or B inverse(op(A)) if side is RIGHT; A triangular; complex128
     (cublasZtrsm_v2, cublasZtrsm_v2_64).
 
-    a: m x m if side is LEFT, else n x n, complex128, leading dimension lda.
-    b: m x n, complex128, leading dimension ldb; written.
+    - a: m x m if side is LEFT, else n x n, complex128, leading dimension lda.
+    - b: m x n, complex128, leading dimension ldb; written.
     """
     run("ztrsm", handle, side, uplo, trans, diag, m, n, alpha, a, lda, b, ldb)
 
@@ -2003,9 +2003,9 @@ def strsm_batched(
     """B = alpha inverse(op(A)) B, or B inverse(op(A)) if side is RIGHT; A triangular; float32
     (cublasStrsmBatched, cublasStrsmBatched_64).
 
-    a: a list of batch_count, each m x m if side is LEFT, else n x n, float32, leading dimension
-        lda.
-    b: a list of batch_count, each m x n, float32, leading dimension ldb; written.
+    - a: a list of batch_count, each m x m if side is LEFT, else n x n, float32, leading
+      dimension lda.
+    - b: a list of batch_count, each m x n, float32, leading dimension ldb; written.
     """
     run("strsm_batched", handle, side, uplo, trans, diag, m, n, alpha, a, lda, b, ldb, batch_count)
 
@@ -2028,9 +2028,9 @@ def dtrsm_batched(
     """B = alpha inverse(op(A)) B, or B inverse(op(A)) if side is RIGHT; A triangular; float64
     (cublasDtrsmBatched, cublasDtrsmBatched_64).
 
-    a: a list of batch_count, each m x m if side is LEFT, else n x n, float64, leading dimension
-        lda.
-    b: a list of batch_count, each m x n, float64, leading dimension ldb; written.
+    - a: a list of batch_count, each m x m if side is LEFT, else n x n, float64, leading
+      dimension lda.
+    - b: a list of batch_count, each m x n, float64, leading dimension ldb; written.
     """
     run("dtrsm_batched", handle, side, uplo, trans, diag, m, n, alpha, a, lda, b, ldb, batch_count)
 
@@ -2053,9 +2053,9 @@ def ctrsm_batched(
     """B = alpha inverse(op(A)) B, or B inverse(op(A)) if side is RIGHT; A triangular; complex64
     (cublasCtrsmBatched, cublasCtrsmBatched_64).
 
-    a: a list of batch_count, each m x m if side is LEFT, else n x n, complex64, leading
-        dimension lda.
-    b: a list of batch_count, each m x n, complex64, leading dimension ldb; written.
+    - a: a list of batch_count, each m x m if side is LEFT, else n x n, complex64, leading
+      dimension lda.
+    - b: a list of batch_count, each m x n, complex64, leading dimension ldb; written.
     """
     run("ctrsm_batched", handle, side, uplo, trans, diag, m, n, alpha, a, lda, b, ldb, batch_count)
 
@@ -2078,9 +2078,9 @@ def ztrsm_batched(
     """B = alpha inverse(op(A)) B, or B inverse(op(A)) if side is RIGHT; A triangular; complex128
     (cublasZtrsmBatched, cublasZtrsmBatched_64).
 
-    a: a list of batch_count, each m x m if side is LEFT, else n x n, complex128, leading
-        dimension lda.
-    b: a list of batch_count, each m x n, complex128, leading dimension ldb; written.
+    - a: a list of batch_count, each m x m if side is LEFT, else n x n, complex128, leading
+      dimension lda.
+    - b: a list of batch_count, each m x n, complex128, leading dimension ldb; written.
     """
     run("ztrsm_batched", handle, side, uplo, trans, diag, m, n, alpha, a, lda, b, ldb, batch_count)
 
@@ -2104,9 +2104,9 @@ def strmm(
     """C = alpha op(A) B, or with B op(A) if side is RIGHT; A triangular; float32 (cublasStrmm_v2,
     cublasStrmm_v2_64).
 
-    a: m x m if side is LEFT, else n x n, float32, leading dimension lda.
-    b: m x n, float32, leading dimension ldb.
-    c: m x n, float32, leading dimension ldc; written.
+    - a: m x m if side is LEFT, else n x n, float32, leading dimension lda.
+    - b: m x n, float32, leading dimension ldb.
+    - c: m x n, float32, leading dimension ldc; written.
     """
     run("strmm", handle, side, uplo, trans, diag, m, n, alpha, a, lda, b, ldb, c, ldc)
 
@@ -2130,9 +2130,9 @@ def dtrmm(
     """C = alpha op(A) B, or with B op(A) if side is RIGHT; A triangular; float64 (cublasDtrmm_v2,
     cublasDtrmm_v2_64).
 
-    a: m x m if side is LEFT, else n x n, float64, leading dimension lda.
-    b: m x n, float64, leading dimension ldb.
-    c: m x n, float64, leading dimension ldc; written.
+    - a: m x m if side is LEFT, else n x n, float64, leading dimension lda.
+    - b: m x n, float64, leading dimension ldb.
+    - c: m x n, float64, leading dimension ldc; written.
     """
     run("dtrmm", handle, side, uplo, trans, diag, m, n, alpha, a, lda, b, ldb, c, ldc)
 
@@ -2156,9 +2156,9 @@ def ctrmm(
     """C = alpha op(A) B, or with B op(A) if side is RIGHT; A triangular; complex64
     (cublasCtrmm_v2, cublasCtrmm_v2_64).
 
-    a: m x m if side is LEFT, else n x n, complex64, leading dimension lda.
-    b: m x n, complex64, leading dimension ldb.
-    c: m x n, complex64, leading dimension ldc; written.
+    - a: m x m if side is LEFT, else n x n, complex64, leading dimension lda.
+    - b: m x n, complex64, leading dimension ldb.
+    - c: m x n, complex64, leading dimension ldc; written.
     """
     run("ctrmm", handle, side, uplo, trans, diag, m, n, alpha, a, lda, b, ldb, c, ldc)
 
@@ -2182,8 +2182,8 @@ def ztrmm(
     """C = alpha op(A) B, or with B op(A) if side is RIGHT; A triangular; complex128
     (cublasZtrmm_v2, cublasZtrmm_v2_64).
 
-    a: m x m if side is LEFT, else n x n, complex128, leading dimension lda.
-    b: m x n, complex128, leading dimension ldb.
-    c: m x n, complex128, leading dimension ldc; written.
+    - a: m x m if side is LEFT, else n x n, complex128, leading dimension lda.
+    - b: m x n, complex128, leading dimension ldb.
+    - c: m x n, complex128, leading dimension ldc; written.
     """
     run("ztrmm", handle, side, uplo, trans, diag, m, n, alpha, a, lda, b, ldb, c, ldc)

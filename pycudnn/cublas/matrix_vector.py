@@ -27,11 +27,11 @@ def sgemv(
     y: Any,
     incy: int,
 ) -> None:
-    """Y = alpha op(A) x + beta y; float32 (cublasSgemv_v2, cublasSgemv_v2_64).
+    """y = alpha op(A) x + beta y; float32 (cublasSgemv_v2, cublasSgemv_v2_64).
 
-    a: m x n, float32, leading dimension lda.
-    x: n elements, or m unless trans is N, every incx-th, float32.
-    y: m elements, or n unless trans is N, every incy-th, float32; written.
+    - a: m x n, float32, leading dimension lda.
+    - x: n elements, or m unless trans is N, every incx-th, float32.
+    - y: m elements, or n unless trans is N, every incy-th, float32; written.
     """
     try:
         _core_blas.sgemv(handle, trans, m, n, alpha, a, lda, x, incx, beta, y, incy)
@@ -55,11 +55,11 @@ def dgemv(
     y: Any,
     incy: int,
 ) -> None:
-    """Y = alpha op(A) x + beta y; float64 (cublasDgemv_v2, cublasDgemv_v2_64).
+    """y = alpha op(A) x + beta y; float64 (cublasDgemv_v2, cublasDgemv_v2_64).
 
-    a: m x n, float64, leading dimension lda.
-    x: n elements, or m unless trans is N, every incx-th, float64.
-    y: m elements, or n unless trans is N, every incy-th, float64; written.
+    - a: m x n, float64, leading dimension lda.
+    - x: n elements, or m unless trans is N, every incx-th, float64.
+    - y: m elements, or n unless trans is N, every incy-th, float64; written.
     """
     try:
         _core_blas.dgemv(handle, trans, m, n, alpha, a, lda, x, incx, beta, y, incy)
@@ -83,11 +83,11 @@ def cgemv(
     y: Any,
     incy: int,
 ) -> None:
-    """Y = alpha op(A) x + beta y; complex64 (cublasCgemv_v2, cublasCgemv_v2_64).
+    """y = alpha op(A) x + beta y; complex64 (cublasCgemv_v2, cublasCgemv_v2_64).
 
-    a: m x n, complex64, leading dimension lda.
-    x: n elements, or m unless trans is N, every incx-th, complex64.
-    y: m elements, or n unless trans is N, every incy-th, complex64; written.
+    - a: m x n, complex64, leading dimension lda.
+    - x: n elements, or m unless trans is N, every incx-th, complex64.
+    - y: m elements, or n unless trans is N, every incy-th, complex64; written.
     """
     run("cgemv", handle, trans, m, n, alpha, a, lda, x, incx, beta, y, incy)
 
@@ -106,11 +106,11 @@ def zgemv(
     y: Any,
     incy: int,
 ) -> None:
-    """Y = alpha op(A) x + beta y; complex128 (cublasZgemv_v2, cublasZgemv_v2_64).
+    """y = alpha op(A) x + beta y; complex128 (cublasZgemv_v2, cublasZgemv_v2_64).
 
-    a: m x n, complex128, leading dimension lda.
-    x: n elements, or m unless trans is N, every incx-th, complex128.
-    y: m elements, or n unless trans is N, every incy-th, complex128; written.
+    - a: m x n, complex128, leading dimension lda.
+    - x: n elements, or m unless trans is N, every incx-th, complex128.
+    - y: m elements, or n unless trans is N, every incy-th, complex128; written.
     """
     run("zgemv", handle, trans, m, n, alpha, a, lda, x, incx, beta, y, incy)
 
@@ -130,12 +130,12 @@ def sgemv_batched(
     incy: int,
     batch_count: int,
 ) -> None:
-    """Y = alpha op(A) x + beta y; float32 (cublasSgemvBatched, cublasSgemvBatched_64).
+    """y = alpha op(A) x + beta y; float32 (cublasSgemvBatched, cublasSgemvBatched_64).
 
-    a: a list of batch_count, each m x n, float32, leading dimension lda.
-    x: a list of batch_count, each n elements, or m unless trans is N, every incx-th, float32.
-    y: a list of batch_count, each m elements, or n unless trans is N, every incy-th, float32;
-        written.
+    - a: a list of batch_count, each m x n, float32, leading dimension lda.
+    - x: a list of batch_count, each n elements, or m unless trans is N, every incx-th, float32.
+    - y: a list of batch_count, each m elements, or n unless trans is N, every incy-th, float32;
+      written.
     """
     run("sgemv_batched", handle, trans, m, n, alpha, a, lda, x, incx, beta, y, incy, batch_count)
 
@@ -155,12 +155,12 @@ def dgemv_batched(
     incy: int,
     batch_count: int,
 ) -> None:
-    """Y = alpha op(A) x + beta y; float64 (cublasDgemvBatched, cublasDgemvBatched_64).
+    """y = alpha op(A) x + beta y; float64 (cublasDgemvBatched, cublasDgemvBatched_64).
 
-    a: a list of batch_count, each m x n, float64, leading dimension lda.
-    x: a list of batch_count, each n elements, or m unless trans is N, every incx-th, float64.
-    y: a list of batch_count, each m elements, or n unless trans is N, every incy-th, float64;
-        written.
+    - a: a list of batch_count, each m x n, float64, leading dimension lda.
+    - x: a list of batch_count, each n elements, or m unless trans is N, every incx-th, float64.
+    - y: a list of batch_count, each m elements, or n unless trans is N, every incy-th, float64;
+      written.
     """
     run("dgemv_batched", handle, trans, m, n, alpha, a, lda, x, incx, beta, y, incy, batch_count)
 
@@ -180,12 +180,13 @@ def cgemv_batched(
     incy: int,
     batch_count: int,
 ) -> None:
-    """Y = alpha op(A) x + beta y; complex64 (cublasCgemvBatched, cublasCgemvBatched_64).
+    """y = alpha op(A) x + beta y; complex64 (cublasCgemvBatched, cublasCgemvBatched_64).
 
-    a: a list of batch_count, each m x n, complex64, leading dimension lda.
-    x: a list of batch_count, each n elements, or m unless trans is N, every incx-th, complex64.
-    y: a list of batch_count, each m elements, or n unless trans is N, every incy-th, complex64;
-        written.
+    - a: a list of batch_count, each m x n, complex64, leading dimension lda.
+    - x: a list of batch_count, each n elements, or m unless trans is N, every incx-th,
+      complex64.
+    - y: a list of batch_count, each m elements, or n unless trans is N, every incy-th,
+      complex64; written.
     """
     run("cgemv_batched", handle, trans, m, n, alpha, a, lda, x, incx, beta, y, incy, batch_count)
 
@@ -205,13 +206,13 @@ def zgemv_batched(
     incy: int,
     batch_count: int,
 ) -> None:
-    """Y = alpha op(A) x + beta y; complex128 (cublasZgemvBatched, cublasZgemvBatched_64).
+    """y = alpha op(A) x + beta y; complex128 (cublasZgemvBatched, cublasZgemvBatched_64).
 
-    a: a list of batch_count, each m x n, complex128, leading dimension lda.
-    x: a list of batch_count, each n elements, or m unless trans is N, every incx-th,
-        complex128.
-    y: a list of batch_count, each m elements, or n unless trans is N, every incy-th,
-        complex128; written.
+    - a: a list of batch_count, each m x n, complex128, leading dimension lda.
+    - x: a list of batch_count, each n elements, or m unless trans is N, every incx-th,
+      complex128.
+    - y: a list of batch_count, each m elements, or n unless trans is N, every incy-th,
+      complex128; written.
     """
     run("zgemv_batched", handle, trans, m, n, alpha, a, lda, x, incx, beta, y, incy, batch_count)
 
@@ -231,13 +232,13 @@ def hshgemv_batched(
     incy: int,
     batch_count: int,
 ) -> None:
-    """Y = alpha op(A) x + beta y; float16 and float32 (cublasHSHgemvBatched,
+    """y = alpha op(A) x + beta y; float16 and float32 (cublasHSHgemvBatched,
     cublasHSHgemvBatched_64).
 
-    a: a list of batch_count, each m x n, float16, leading dimension lda.
-    x: a list of batch_count, each n elements, or m unless trans is N, every incx-th, float16.
-    y: a list of batch_count, each m elements, or n unless trans is N, every incy-th, float16;
-        written.
+    - a: a list of batch_count, each m x n, float16, leading dimension lda.
+    - x: a list of batch_count, each n elements, or m unless trans is N, every incx-th, float16.
+    - y: a list of batch_count, each m elements, or n unless trans is N, every incy-th, float16;
+      written.
     """
     run("hshgemv_batched", handle, trans, m, n, alpha, a, lda, x, incx, beta, y, incy, batch_count)
 
@@ -257,13 +258,13 @@ def hssgemv_batched(
     incy: int,
     batch_count: int,
 ) -> None:
-    """Y = alpha op(A) x + beta y; float16 and float32 (cublasHSSgemvBatched,
+    """y = alpha op(A) x + beta y; float16 and float32 (cublasHSSgemvBatched,
     cublasHSSgemvBatched_64).
 
-    a: a list of batch_count, each m x n, float16, leading dimension lda.
-    x: a list of batch_count, each n elements, or m unless trans is N, every incx-th, float16.
-    y: a list of batch_count, each m elements, or n unless trans is N, every incy-th, float32;
-        written.
+    - a: a list of batch_count, each m x n, float16, leading dimension lda.
+    - x: a list of batch_count, each n elements, or m unless trans is N, every incx-th, float16.
+    - y: a list of batch_count, each m elements, or n unless trans is N, every incy-th, float32;
+      written.
     """
     run("hssgemv_batched", handle, trans, m, n, alpha, a, lda, x, incx, beta, y, incy, batch_count)
 
@@ -283,13 +284,14 @@ def tstgemv_batched(
     incy: int,
     batch_count: int,
 ) -> None:
-    """Y = alpha op(A) x + beta y; bfloat16 and float32 (cublasTSTgemvBatched,
+    """y = alpha op(A) x + beta y; bfloat16 and float32 (cublasTSTgemvBatched,
     cublasTSTgemvBatched_64).
 
-    a: a list of batch_count, each m x n, bfloat16, leading dimension lda.
-    x: a list of batch_count, each n elements, or m unless trans is N, every incx-th, bfloat16.
-    y: a list of batch_count, each m elements, or n unless trans is N, every incy-th, bfloat16;
-        written.
+    - a: a list of batch_count, each m x n, bfloat16, leading dimension lda.
+    - x: a list of batch_count, each n elements, or m unless trans is N, every incx-th,
+      bfloat16.
+    - y: a list of batch_count, each m elements, or n unless trans is N, every incy-th,
+      bfloat16; written.
     """
     run("tstgemv_batched", handle, trans, m, n, alpha, a, lda, x, incx, beta, y, incy, batch_count)
 
@@ -309,13 +311,14 @@ def tssgemv_batched(
     incy: int,
     batch_count: int,
 ) -> None:
-    """Y = alpha op(A) x + beta y; bfloat16 and float32 (cublasTSSgemvBatched,
+    """y = alpha op(A) x + beta y; bfloat16 and float32 (cublasTSSgemvBatched,
     cublasTSSgemvBatched_64).
 
-    a: a list of batch_count, each m x n, bfloat16, leading dimension lda.
-    x: a list of batch_count, each n elements, or m unless trans is N, every incx-th, bfloat16.
-    y: a list of batch_count, each m elements, or n unless trans is N, every incy-th, float32;
-        written.
+    - a: a list of batch_count, each m x n, bfloat16, leading dimension lda.
+    - x: a list of batch_count, each n elements, or m unless trans is N, every incx-th,
+      bfloat16.
+    - y: a list of batch_count, each m elements, or n unless trans is N, every incy-th, float32;
+      written.
     """
     run("tssgemv_batched", handle, trans, m, n, alpha, a, lda, x, incx, beta, y, incy, batch_count)
 
@@ -338,14 +341,15 @@ def sgemv_strided_batched(
     stride_y: int,
     batch_count: int,
 ) -> None:
-    """Y = alpha op(A) x + beta y; float32 (cublasSgemvStridedBatched,
+    """y = alpha op(A) x + beta y; float32 (cublasSgemvStridedBatched,
     cublasSgemvStridedBatched_64).
 
-    a: m x n, float32, leading dimension lda; batch_count of them, one every stride_a elements.
-    x: n elements, or m unless trans is N, every incx-th, float32; batch_count of them, one
-        every stride_x elements.
-    y: m elements, or n unless trans is N, every incy-th, float32; batch_count of them, one
-        every stride_y elements; written.
+    - a: m x n, float32, leading dimension lda; batch_count of them, one every stride_a
+      elements.
+    - x: n elements, or m unless trans is N, every incx-th, float32; batch_count of them, one
+      every stride_x elements.
+    - y: m elements, or n unless trans is N, every incy-th, float32; batch_count of them, one
+      every stride_y elements; written.
     """
     run(
         "sgemv_strided_batched",
@@ -386,14 +390,15 @@ def dgemv_strided_batched(
     stride_y: int,
     batch_count: int,
 ) -> None:
-    """Y = alpha op(A) x + beta y; float64 (cublasDgemvStridedBatched,
+    """y = alpha op(A) x + beta y; float64 (cublasDgemvStridedBatched,
     cublasDgemvStridedBatched_64).
 
-    a: m x n, float64, leading dimension lda; batch_count of them, one every stride_a elements.
-    x: n elements, or m unless trans is N, every incx-th, float64; batch_count of them, one
-        every stride_x elements.
-    y: m elements, or n unless trans is N, every incy-th, float64; batch_count of them, one
-        every stride_y elements; written.
+    - a: m x n, float64, leading dimension lda; batch_count of them, one every stride_a
+      elements.
+    - x: n elements, or m unless trans is N, every incx-th, float64; batch_count of them, one
+      every stride_x elements.
+    - y: m elements, or n unless trans is N, every incy-th, float64; batch_count of them, one
+      every stride_y elements; written.
     """
     run(
         "dgemv_strided_batched",
@@ -434,15 +439,15 @@ def cgemv_strided_batched(
     stride_y: int,
     batch_count: int,
 ) -> None:
-    """Y = alpha op(A) x + beta y; complex64 (cublasCgemvStridedBatched,
+    """y = alpha op(A) x + beta y; complex64 (cublasCgemvStridedBatched,
     cublasCgemvStridedBatched_64).
 
-    a: m x n, complex64, leading dimension lda; batch_count of them, one every stride_a
-        elements.
-    x: n elements, or m unless trans is N, every incx-th, complex64; batch_count of them, one
-        every stride_x elements.
-    y: m elements, or n unless trans is N, every incy-th, complex64; batch_count of them, one
-        every stride_y elements; written.
+    - a: m x n, complex64, leading dimension lda; batch_count of them, one every stride_a
+      elements.
+    - x: n elements, or m unless trans is N, every incx-th, complex64; batch_count of them, one
+      every stride_x elements.
+    - y: m elements, or n unless trans is N, every incy-th, complex64; batch_count of them, one
+      every stride_y elements; written.
     """
     run(
         "cgemv_strided_batched",
@@ -483,15 +488,15 @@ def zgemv_strided_batched(
     stride_y: int,
     batch_count: int,
 ) -> None:
-    """Y = alpha op(A) x + beta y; complex128 (cublasZgemvStridedBatched,
+    """y = alpha op(A) x + beta y; complex128 (cublasZgemvStridedBatched,
     cublasZgemvStridedBatched_64).
 
-    a: m x n, complex128, leading dimension lda; batch_count of them, one every stride_a
-        elements.
-    x: n elements, or m unless trans is N, every incx-th, complex128; batch_count of them, one
-        every stride_x elements.
-    y: m elements, or n unless trans is N, every incy-th, complex128; batch_count of them, one
-        every stride_y elements; written.
+    - a: m x n, complex128, leading dimension lda; batch_count of them, one every stride_a
+      elements.
+    - x: n elements, or m unless trans is N, every incx-th, complex128; batch_count of them, one
+      every stride_x elements.
+    - y: m elements, or n unless trans is N, every incy-th, complex128; batch_count of them, one
+      every stride_y elements; written.
     """
     run(
         "zgemv_strided_batched",
@@ -532,14 +537,15 @@ def hshgemv_strided_batched(
     stride_y: int,
     batch_count: int,
 ) -> None:
-    """Y = alpha op(A) x + beta y; float16 and float32 (cublasHSHgemvStridedBatched,
+    """y = alpha op(A) x + beta y; float16 and float32 (cublasHSHgemvStridedBatched,
     cublasHSHgemvStridedBatched_64).
 
-    a: m x n, float16, leading dimension lda; batch_count of them, one every stride_a elements.
-    x: n elements, or m unless trans is N, every incx-th, float16; batch_count of them, one
-        every stride_x elements.
-    y: m elements, or n unless trans is N, every incy-th, float16; batch_count of them, one
-        every stride_y elements; written.
+    - a: m x n, float16, leading dimension lda; batch_count of them, one every stride_a
+      elements.
+    - x: n elements, or m unless trans is N, every incx-th, float16; batch_count of them, one
+      every stride_x elements.
+    - y: m elements, or n unless trans is N, every incy-th, float16; batch_count of them, one
+      every stride_y elements; written.
     """
     run(
         "hshgemv_strided_batched",
@@ -580,14 +586,15 @@ def hssgemv_strided_batched(
     stride_y: int,
     batch_count: int,
 ) -> None:
-    """Y = alpha op(A) x + beta y; float16 and float32 (cublasHSSgemvStridedBatched,
+    """y = alpha op(A) x + beta y; float16 and float32 (cublasHSSgemvStridedBatched,
     cublasHSSgemvStridedBatched_64).
 
-    a: m x n, float16, leading dimension lda; batch_count of them, one every stride_a elements.
-    x: n elements, or m unless trans is N, every incx-th, float16; batch_count of them, one
-        every stride_x elements.
-    y: m elements, or n unless trans is N, every incy-th, float32; batch_count of them, one
-        every stride_y elements; written.
+    - a: m x n, float16, leading dimension lda; batch_count of them, one every stride_a
+      elements.
+    - x: n elements, or m unless trans is N, every incx-th, float16; batch_count of them, one
+      every stride_x elements.
+    - y: m elements, or n unless trans is N, every incy-th, float32; batch_count of them, one
+      every stride_y elements; written.
     """
     run(
         "hssgemv_strided_batched",
@@ -628,14 +635,15 @@ def tstgemv_strided_batched(
     stride_y: int,
     batch_count: int,
 ) -> None:
-    """Y = alpha op(A) x + beta y; bfloat16 and float32 (cublasTSTgemvStridedBatched,
+    """y = alpha op(A) x + beta y; bfloat16 and float32 (cublasTSTgemvStridedBatched,
     cublasTSTgemvStridedBatched_64).
 
-    a: m x n, bfloat16, leading dimension lda; batch_count of them, one every stride_a elements.
-    x: n elements, or m unless trans is N, every incx-th, bfloat16; batch_count of them, one
-        every stride_x elements.
-    y: m elements, or n unless trans is N, every incy-th, bfloat16; batch_count of them, one
-        every stride_y elements; written.
+    - a: m x n, bfloat16, leading dimension lda; batch_count of them, one every stride_a
+      elements.
+    - x: n elements, or m unless trans is N, every incx-th, bfloat16; batch_count of them, one
+      every stride_x elements.
+    - y: m elements, or n unless trans is N, every incy-th, bfloat16; batch_count of them, one
+      every stride_y elements; written.
     """
     run(
         "tstgemv_strided_batched",
@@ -676,14 +684,15 @@ def tssgemv_strided_batched(
     stride_y: int,
     batch_count: int,
 ) -> None:
-    """Y = alpha op(A) x + beta y; bfloat16 and float32 (cublasTSSgemvStridedBatched,
+    """y = alpha op(A) x + beta y; bfloat16 and float32 (cublasTSSgemvStridedBatched,
     cublasTSSgemvStridedBatched_64).
 
-    a: m x n, bfloat16, leading dimension lda; batch_count of them, one every stride_a elements.
-    x: n elements, or m unless trans is N, every incx-th, bfloat16; batch_count of them, one
-        every stride_x elements.
-    y: m elements, or n unless trans is N, every incy-th, float32; batch_count of them, one
-        every stride_y elements; written.
+    - a: m x n, bfloat16, leading dimension lda; batch_count of them, one every stride_a
+      elements.
+    - x: n elements, or m unless trans is N, every incx-th, bfloat16; batch_count of them, one
+      every stride_x elements.
+    - y: m elements, or n unless trans is N, every incy-th, float32; batch_count of them, one
+      every stride_y elements; written.
     """
     run(
         "tssgemv_strided_batched",
@@ -722,12 +731,12 @@ def sgbmv(
     y: Any,
     incy: int,
 ) -> None:
-    """Y = alpha op(A) x + beta y, A m x n with kl lower and ku upper diagonals; float32
+    """y = alpha op(A) x + beta y, A m x n with kl lower and ku upper diagonals; float32
     (cublasSgbmv_v2, cublasSgbmv_v2_64).
 
-    a: band storage of kl + ku + 1 rows and n columns, float32, leading dimension lda.
-    x: n elements, or m unless trans is N, every incx-th, float32.
-    y: m elements, or n unless trans is N, every incy-th, float32; written.
+    - a: band storage of kl + ku + 1 rows and n columns, float32, leading dimension lda.
+    - x: n elements, or m unless trans is N, every incx-th, float32.
+    - y: m elements, or n unless trans is N, every incy-th, float32; written.
     """
     run("sgbmv", handle, trans, m, n, kl, ku, alpha, a, lda, x, incx, beta, y, incy)
 
@@ -748,12 +757,12 @@ def dgbmv(
     y: Any,
     incy: int,
 ) -> None:
-    """Y = alpha op(A) x + beta y, A m x n with kl lower and ku upper diagonals; float64
+    """y = alpha op(A) x + beta y, A m x n with kl lower and ku upper diagonals; float64
     (cublasDgbmv_v2, cublasDgbmv_v2_64).
 
-    a: band storage of kl + ku + 1 rows and n columns, float64, leading dimension lda.
-    x: n elements, or m unless trans is N, every incx-th, float64.
-    y: m elements, or n unless trans is N, every incy-th, float64; written.
+    - a: band storage of kl + ku + 1 rows and n columns, float64, leading dimension lda.
+    - x: n elements, or m unless trans is N, every incx-th, float64.
+    - y: m elements, or n unless trans is N, every incy-th, float64; written.
     """
     run("dgbmv", handle, trans, m, n, kl, ku, alpha, a, lda, x, incx, beta, y, incy)
 
@@ -774,12 +783,12 @@ def cgbmv(
     y: Any,
     incy: int,
 ) -> None:
-    """Y = alpha op(A) x + beta y, A m x n with kl lower and ku upper diagonals; complex64
+    """y = alpha op(A) x + beta y, A m x n with kl lower and ku upper diagonals; complex64
     (cublasCgbmv_v2, cublasCgbmv_v2_64).
 
-    a: band storage of kl + ku + 1 rows and n columns, complex64, leading dimension lda.
-    x: n elements, or m unless trans is N, every incx-th, complex64.
-    y: m elements, or n unless trans is N, every incy-th, complex64; written.
+    - a: band storage of kl + ku + 1 rows and n columns, complex64, leading dimension lda.
+    - x: n elements, or m unless trans is N, every incx-th, complex64.
+    - y: m elements, or n unless trans is N, every incy-th, complex64; written.
     """
     run("cgbmv", handle, trans, m, n, kl, ku, alpha, a, lda, x, incx, beta, y, incy)
 
@@ -800,12 +809,12 @@ def zgbmv(
     y: Any,
     incy: int,
 ) -> None:
-    """Y = alpha op(A) x + beta y, A m x n with kl lower and ku upper diagonals; complex128
+    """y = alpha op(A) x + beta y, A m x n with kl lower and ku upper diagonals; complex128
     (cublasZgbmv_v2, cublasZgbmv_v2_64).
 
-    a: band storage of kl + ku + 1 rows and n columns, complex128, leading dimension lda.
-    x: n elements, or m unless trans is N, every incx-th, complex128.
-    y: m elements, or n unless trans is N, every incy-th, complex128; written.
+    - a: band storage of kl + ku + 1 rows and n columns, complex128, leading dimension lda.
+    - x: n elements, or m unless trans is N, every incx-th, complex128.
+    - y: m elements, or n unless trans is N, every incy-th, complex128; written.
     """
     run("zgbmv", handle, trans, m, n, kl, ku, alpha, a, lda, x, incx, beta, y, incy)
 
@@ -813,10 +822,10 @@ def zgbmv(
 def strmv(
     handle: Handle, uplo: int, trans: int, diag: int, n: int, a: Any, lda: int, x: Any, incx: int
 ) -> None:
-    """X = op(A) x, A triangular; float32 (cublasStrmv_v2, cublasStrmv_v2_64).
+    """x = op(A) x, A triangular; float32 (cublasStrmv_v2, cublasStrmv_v2_64).
 
-    a: n x n, float32, leading dimension lda.
-    x: n elements, every incx-th, float32; written.
+    - a: n x n, float32, leading dimension lda.
+    - x: n elements, every incx-th, float32; written.
     """
     run("strmv", handle, uplo, trans, diag, n, a, lda, x, incx)
 
@@ -824,10 +833,10 @@ def strmv(
 def dtrmv(
     handle: Handle, uplo: int, trans: int, diag: int, n: int, a: Any, lda: int, x: Any, incx: int
 ) -> None:
-    """X = op(A) x, A triangular; float64 (cublasDtrmv_v2, cublasDtrmv_v2_64).
+    """x = op(A) x, A triangular; float64 (cublasDtrmv_v2, cublasDtrmv_v2_64).
 
-    a: n x n, float64, leading dimension lda.
-    x: n elements, every incx-th, float64; written.
+    - a: n x n, float64, leading dimension lda.
+    - x: n elements, every incx-th, float64; written.
     """
     run("dtrmv", handle, uplo, trans, diag, n, a, lda, x, incx)
 
@@ -835,10 +844,10 @@ def dtrmv(
 def ctrmv(
     handle: Handle, uplo: int, trans: int, diag: int, n: int, a: Any, lda: int, x: Any, incx: int
 ) -> None:
-    """X = op(A) x, A triangular; complex64 (cublasCtrmv_v2, cublasCtrmv_v2_64).
+    """x = op(A) x, A triangular; complex64 (cublasCtrmv_v2, cublasCtrmv_v2_64).
 
-    a: n x n, complex64, leading dimension lda.
-    x: n elements, every incx-th, complex64; written.
+    - a: n x n, complex64, leading dimension lda.
+    - x: n elements, every incx-th, complex64; written.
     """
     run("ctrmv", handle, uplo, trans, diag, n, a, lda, x, incx)
 
@@ -846,10 +855,10 @@ def ctrmv(
 def ztrmv(
     handle: Handle, uplo: int, trans: int, diag: int, n: int, a: Any, lda: int, x: Any, incx: int
 ) -> None:
-    """X = op(A) x, A triangular; complex128 (cublasZtrmv_v2, cublasZtrmv_v2_64).
+    """x = op(A) x, A triangular; complex128 (cublasZtrmv_v2, cublasZtrmv_v2_64).
 
-    a: n x n, complex128, leading dimension lda.
-    x: n elements, every incx-th, complex128; written.
+    - a: n x n, complex128, leading dimension lda.
+    - x: n elements, every incx-th, complex128; written.
     """
     run("ztrmv", handle, uplo, trans, diag, n, a, lda, x, incx)
 
@@ -866,11 +875,11 @@ def stbmv(
     x: Any,
     incx: int,
 ) -> None:
-    """X = op(A) x, A triangular with k diagonals beside the main one; float32 (cublasStbmv_v2,
+    """x = op(A) x, A triangular with k diagonals beside the main one; float32 (cublasStbmv_v2,
     cublasStbmv_v2_64).
 
-    a: band storage of k + 1 rows and n columns, float32, leading dimension lda.
-    x: n elements, every incx-th, float32; written.
+    - a: band storage of k + 1 rows and n columns, float32, leading dimension lda.
+    - x: n elements, every incx-th, float32; written.
     """
     run("stbmv", handle, uplo, trans, diag, n, k, a, lda, x, incx)
 
@@ -887,11 +896,11 @@ def dtbmv(
     x: Any,
     incx: int,
 ) -> None:
-    """X = op(A) x, A triangular with k diagonals beside the main one; float64 (cublasDtbmv_v2,
+    """x = op(A) x, A triangular with k diagonals beside the main one; float64 (cublasDtbmv_v2,
     cublasDtbmv_v2_64).
 
-    a: band storage of k + 1 rows and n columns, float64, leading dimension lda.
-    x: n elements, every incx-th, float64; written.
+    - a: band storage of k + 1 rows and n columns, float64, leading dimension lda.
+    - x: n elements, every incx-th, float64; written.
     """
     run("dtbmv", handle, uplo, trans, diag, n, k, a, lda, x, incx)
 
@@ -908,11 +917,11 @@ def ctbmv(
     x: Any,
     incx: int,
 ) -> None:
-    """X = op(A) x, A triangular with k diagonals beside the main one; complex64 (cublasCtbmv_v2,
+    """x = op(A) x, A triangular with k diagonals beside the main one; complex64 (cublasCtbmv_v2,
     cublasCtbmv_v2_64).
 
-    a: band storage of k + 1 rows and n columns, complex64, leading dimension lda.
-    x: n elements, every incx-th, complex64; written.
+    - a: band storage of k + 1 rows and n columns, complex64, leading dimension lda.
+    - x: n elements, every incx-th, complex64; written.
     """
     run("ctbmv", handle, uplo, trans, diag, n, k, a, lda, x, incx)
 
@@ -929,11 +938,11 @@ def ztbmv(
     x: Any,
     incx: int,
 ) -> None:
-    """X = op(A) x, A triangular with k diagonals beside the main one; complex128 (cublasZtbmv_v2,
+    """x = op(A) x, A triangular with k diagonals beside the main one; complex128 (cublasZtbmv_v2,
     cublasZtbmv_v2_64).
 
-    a: band storage of k + 1 rows and n columns, complex128, leading dimension lda.
-    x: n elements, every incx-th, complex128; written.
+    - a: band storage of k + 1 rows and n columns, complex128, leading dimension lda.
+    - x: n elements, every incx-th, complex128; written.
     """
     run("ztbmv", handle, uplo, trans, diag, n, k, a, lda, x, incx)
 
@@ -941,10 +950,10 @@ def ztbmv(
 def stpmv(
     handle: Handle, uplo: int, trans: int, diag: int, n: int, ap: Any, x: Any, incx: int
 ) -> None:
-    """X = op(A) x, A triangular; float32 (cublasStpmv_v2, cublasStpmv_v2_64).
+    """x = op(A) x, A triangular; float32 (cublasStpmv_v2, cublasStpmv_v2_64).
 
-    ap: packed triangle of n (n + 1) / 2 elements, float32.
-    x: n elements, every incx-th, float32; written.
+    - ap: packed triangle of n (n + 1) / 2 elements, float32.
+    - x: n elements, every incx-th, float32; written.
     """
     run("stpmv", handle, uplo, trans, diag, n, ap, x, incx)
 
@@ -952,10 +961,10 @@ def stpmv(
 def dtpmv(
     handle: Handle, uplo: int, trans: int, diag: int, n: int, ap: Any, x: Any, incx: int
 ) -> None:
-    """X = op(A) x, A triangular; float64 (cublasDtpmv_v2, cublasDtpmv_v2_64).
+    """x = op(A) x, A triangular; float64 (cublasDtpmv_v2, cublasDtpmv_v2_64).
 
-    ap: packed triangle of n (n + 1) / 2 elements, float64.
-    x: n elements, every incx-th, float64; written.
+    - ap: packed triangle of n (n + 1) / 2 elements, float64.
+    - x: n elements, every incx-th, float64; written.
     """
     run("dtpmv", handle, uplo, trans, diag, n, ap, x, incx)
 
@@ -963,10 +972,10 @@ def dtpmv(
 def ctpmv(
     handle: Handle, uplo: int, trans: int, diag: int, n: int, ap: Any, x: Any, incx: int
 ) -> None:
-    """X = op(A) x, A triangular; complex64 (cublasCtpmv_v2, cublasCtpmv_v2_64).
+    """x = op(A) x, A triangular; complex64 (cublasCtpmv_v2, cublasCtpmv_v2_64).
 
-    ap: packed triangle of n (n + 1) / 2 elements, complex64.
-    x: n elements, every incx-th, complex64; written.
+    - ap: packed triangle of n (n + 1) / 2 elements, complex64.
+    - x: n elements, every incx-th, complex64; written.
     """
     run("ctpmv", handle, uplo, trans, diag, n, ap, x, incx)
 
@@ -974,10 +983,10 @@ def ctpmv(
 def ztpmv(
     handle: Handle, uplo: int, trans: int, diag: int, n: int, ap: Any, x: Any, incx: int
 ) -> None:
-    """X = op(A) x, A triangular; complex128 (cublasZtpmv_v2, cublasZtpmv_v2_64).
+    """x = op(A) x, A triangular; complex128 (cublasZtpmv_v2, cublasZtpmv_v2_64).
 
-    ap: packed triangle of n (n + 1) / 2 elements, complex128.
-    x: n elements, every incx-th, complex128; written.
+    - ap: packed triangle of n (n + 1) / 2 elements, complex128.
+    - x: n elements, every incx-th, complex128; written.
     """
     run("ztpmv", handle, uplo, trans, diag, n, ap, x, incx)
 
@@ -985,10 +994,10 @@ def ztpmv(
 def strsv(
     handle: Handle, uplo: int, trans: int, diag: int, n: int, a: Any, lda: int, x: Any, incx: int
 ) -> None:
-    """X = inverse(op(A)) x, A triangular; float32 (cublasStrsv_v2, cublasStrsv_v2_64).
+    """x = inverse(op(A)) x, A triangular; float32 (cublasStrsv_v2, cublasStrsv_v2_64).
 
-    a: n x n, float32, leading dimension lda.
-    x: n elements, every incx-th, float32; written.
+    - a: n x n, float32, leading dimension lda.
+    - x: n elements, every incx-th, float32; written.
     """
     run("strsv", handle, uplo, trans, diag, n, a, lda, x, incx)
 
@@ -996,10 +1005,10 @@ def strsv(
 def dtrsv(
     handle: Handle, uplo: int, trans: int, diag: int, n: int, a: Any, lda: int, x: Any, incx: int
 ) -> None:
-    """X = inverse(op(A)) x, A triangular; float64 (cublasDtrsv_v2, cublasDtrsv_v2_64).
+    """x = inverse(op(A)) x, A triangular; float64 (cublasDtrsv_v2, cublasDtrsv_v2_64).
 
-    a: n x n, float64, leading dimension lda.
-    x: n elements, every incx-th, float64; written.
+    - a: n x n, float64, leading dimension lda.
+    - x: n elements, every incx-th, float64; written.
     """
     run("dtrsv", handle, uplo, trans, diag, n, a, lda, x, incx)
 
@@ -1007,10 +1016,10 @@ def dtrsv(
 def ctrsv(
     handle: Handle, uplo: int, trans: int, diag: int, n: int, a: Any, lda: int, x: Any, incx: int
 ) -> None:
-    """X = inverse(op(A)) x, A triangular; complex64 (cublasCtrsv_v2, cublasCtrsv_v2_64).
+    """x = inverse(op(A)) x, A triangular; complex64 (cublasCtrsv_v2, cublasCtrsv_v2_64).
 
-    a: n x n, complex64, leading dimension lda.
-    x: n elements, every incx-th, complex64; written.
+    - a: n x n, complex64, leading dimension lda.
+    - x: n elements, every incx-th, complex64; written.
     """
     run("ctrsv", handle, uplo, trans, diag, n, a, lda, x, incx)
 
@@ -1018,10 +1027,10 @@ def ctrsv(
 def ztrsv(
     handle: Handle, uplo: int, trans: int, diag: int, n: int, a: Any, lda: int, x: Any, incx: int
 ) -> None:
-    """X = inverse(op(A)) x, A triangular; complex128 (cublasZtrsv_v2, cublasZtrsv_v2_64).
+    """x = inverse(op(A)) x, A triangular; complex128 (cublasZtrsv_v2, cublasZtrsv_v2_64).
 
-    a: n x n, complex128, leading dimension lda.
-    x: n elements, every incx-th, complex128; written.
+    - a: n x n, complex128, leading dimension lda.
+    - x: n elements, every incx-th, complex128; written.
     """
     run("ztrsv", handle, uplo, trans, diag, n, a, lda, x, incx)
 
@@ -1029,10 +1038,10 @@ def ztrsv(
 def stpsv(
     handle: Handle, uplo: int, trans: int, diag: int, n: int, ap: Any, x: Any, incx: int
 ) -> None:
-    """X = inverse(op(A)) x, A triangular; float32 (cublasStpsv_v2, cublasStpsv_v2_64).
+    """x = inverse(op(A)) x, A triangular; float32 (cublasStpsv_v2, cublasStpsv_v2_64).
 
-    ap: packed triangle of n (n + 1) / 2 elements, float32.
-    x: n elements, every incx-th, float32; written.
+    - ap: packed triangle of n (n + 1) / 2 elements, float32.
+    - x: n elements, every incx-th, float32; written.
     """
     run("stpsv", handle, uplo, trans, diag, n, ap, x, incx)
 
@@ -1040,10 +1049,10 @@ def stpsv(
 def dtpsv(
     handle: Handle, uplo: int, trans: int, diag: int, n: int, ap: Any, x: Any, incx: int
 ) -> None:
-    """X = inverse(op(A)) x, A triangular; float64 (cublasDtpsv_v2, cublasDtpsv_v2_64).
+    """x = inverse(op(A)) x, A triangular; float64 (cublasDtpsv_v2, cublasDtpsv_v2_64).
 
-    ap: packed triangle of n (n + 1) / 2 elements, float64.
-    x: n elements, every incx-th, float64; written.
+    - ap: packed triangle of n (n + 1) / 2 elements, float64.
+    - x: n elements, every incx-th, float64; written.
     """
     run("dtpsv", handle, uplo, trans, diag, n, ap, x, incx)
 
@@ -1051,10 +1060,10 @@ def dtpsv(
 def ctpsv(
     handle: Handle, uplo: int, trans: int, diag: int, n: int, ap: Any, x: Any, incx: int
 ) -> None:
-    """X = inverse(op(A)) x, A triangular; complex64 (cublasCtpsv_v2, cublasCtpsv_v2_64).
+    """x = inverse(op(A)) x, A triangular; complex64 (cublasCtpsv_v2, cublasCtpsv_v2_64).
 
-    ap: packed triangle of n (n + 1) / 2 elements, complex64.
-    x: n elements, every incx-th, complex64; written.
+    - ap: packed triangle of n (n + 1) / 2 elements, complex64.
+    - x: n elements, every incx-th, complex64; written.
     """
     run("ctpsv", handle, uplo, trans, diag, n, ap, x, incx)
 
@@ -1062,10 +1071,10 @@ def ctpsv(
 def ztpsv(
     handle: Handle, uplo: int, trans: int, diag: int, n: int, ap: Any, x: Any, incx: int
 ) -> None:
-    """X = inverse(op(A)) x, A triangular; complex128 (cublasZtpsv_v2, cublasZtpsv_v2_64).
+    """x = inverse(op(A)) x, A triangular; complex128 (cublasZtpsv_v2, cublasZtpsv_v2_64).
 
-    ap: packed triangle of n (n + 1) / 2 elements, complex128.
-    x: n elements, every incx-th, complex128; written.
+    - ap: packed triangle of n (n + 1) / 2 elements, complex128.
+    - x: n elements, every incx-th, complex128; written.
     """
     run("ztpsv", handle, uplo, trans, diag, n, ap, x, incx)
 
@@ -1082,11 +1091,11 @@ def stbsv(
     x: Any,
     incx: int,
 ) -> None:
-    """X = inverse(op(A)) x, A triangular with k diagonals beside the main one; float32
+    """x = inverse(op(A)) x, A triangular with k diagonals beside the main one; float32
     (cublasStbsv_v2, cublasStbsv_v2_64).
 
-    a: band storage of k + 1 rows and n columns, float32, leading dimension lda.
-    x: n elements, every incx-th, float32; written.
+    - a: band storage of k + 1 rows and n columns, float32, leading dimension lda.
+    - x: n elements, every incx-th, float32; written.
     """
     run("stbsv", handle, uplo, trans, diag, n, k, a, lda, x, incx)
 
@@ -1103,11 +1112,11 @@ def dtbsv(
     x: Any,
     incx: int,
 ) -> None:
-    """X = inverse(op(A)) x, A triangular with k diagonals beside the main one; float64
+    """x = inverse(op(A)) x, A triangular with k diagonals beside the main one; float64
     (cublasDtbsv_v2, cublasDtbsv_v2_64).
 
-    a: band storage of k + 1 rows and n columns, float64, leading dimension lda.
-    x: n elements, every incx-th, float64; written.
+    - a: band storage of k + 1 rows and n columns, float64, leading dimension lda.
+    - x: n elements, every incx-th, float64; written.
     """
     run("dtbsv", handle, uplo, trans, diag, n, k, a, lda, x, incx)
 
@@ -1124,11 +1133,11 @@ def ctbsv(
     x: Any,
     incx: int,
 ) -> None:
-    """X = inverse(op(A)) x, A triangular with k diagonals beside the main one; complex64
+    """x = inverse(op(A)) x, A triangular with k diagonals beside the main one; complex64
     (cublasCtbsv_v2, cublasCtbsv_v2_64).
 
-    a: band storage of k + 1 rows and n columns, complex64, leading dimension lda.
-    x: n elements, every incx-th, complex64; written.
+    - a: band storage of k + 1 rows and n columns, complex64, leading dimension lda.
+    - x: n elements, every incx-th, complex64; written.
     """
     run("ctbsv", handle, uplo, trans, diag, n, k, a, lda, x, incx)
 
@@ -1145,11 +1154,11 @@ def ztbsv(
     x: Any,
     incx: int,
 ) -> None:
-    """X = inverse(op(A)) x, A triangular with k diagonals beside the main one; complex128
+    """x = inverse(op(A)) x, A triangular with k diagonals beside the main one; complex128
     (cublasZtbsv_v2, cublasZtbsv_v2_64).
 
-    a: band storage of k + 1 rows and n columns, complex128, leading dimension lda.
-    x: n elements, every incx-th, complex128; written.
+    - a: band storage of k + 1 rows and n columns, complex128, leading dimension lda.
+    - x: n elements, every incx-th, complex128; written.
     """
     run("ztbsv", handle, uplo, trans, diag, n, k, a, lda, x, incx)
 
@@ -1167,11 +1176,11 @@ def ssymv(
     y: Any,
     incy: int,
 ) -> None:
-    """Y = alpha A x + beta y, A symmetric; float32 (cublasSsymv_v2, cublasSsymv_v2_64).
+    """y = alpha A x + beta y, A symmetric; float32 (cublasSsymv_v2, cublasSsymv_v2_64).
 
-    a: n x n, float32, leading dimension lda.
-    x: n elements, every incx-th, float32.
-    y: n elements, every incy-th, float32; written.
+    - a: n x n, float32, leading dimension lda.
+    - x: n elements, every incx-th, float32.
+    - y: n elements, every incy-th, float32; written.
     """
     run("ssymv", handle, uplo, n, alpha, a, lda, x, incx, beta, y, incy)
 
@@ -1189,11 +1198,11 @@ def dsymv(
     y: Any,
     incy: int,
 ) -> None:
-    """Y = alpha A x + beta y, A symmetric; float64 (cublasDsymv_v2, cublasDsymv_v2_64).
+    """y = alpha A x + beta y, A symmetric; float64 (cublasDsymv_v2, cublasDsymv_v2_64).
 
-    a: n x n, float64, leading dimension lda.
-    x: n elements, every incx-th, float64.
-    y: n elements, every incy-th, float64; written.
+    - a: n x n, float64, leading dimension lda.
+    - x: n elements, every incx-th, float64.
+    - y: n elements, every incy-th, float64; written.
     """
     run("dsymv", handle, uplo, n, alpha, a, lda, x, incx, beta, y, incy)
 
@@ -1211,11 +1220,11 @@ def csymv(
     y: Any,
     incy: int,
 ) -> None:
-    """Y = alpha A x + beta y, A symmetric; complex64 (cublasCsymv_v2, cublasCsymv_v2_64).
+    """y = alpha A x + beta y, A symmetric; complex64 (cublasCsymv_v2, cublasCsymv_v2_64).
 
-    a: n x n, complex64, leading dimension lda.
-    x: n elements, every incx-th, complex64.
-    y: n elements, every incy-th, complex64; written.
+    - a: n x n, complex64, leading dimension lda.
+    - x: n elements, every incx-th, complex64.
+    - y: n elements, every incy-th, complex64; written.
     """
     run("csymv", handle, uplo, n, alpha, a, lda, x, incx, beta, y, incy)
 
@@ -1233,11 +1242,11 @@ def zsymv(
     y: Any,
     incy: int,
 ) -> None:
-    """Y = alpha A x + beta y, A symmetric; complex128 (cublasZsymv_v2, cublasZsymv_v2_64).
+    """y = alpha A x + beta y, A symmetric; complex128 (cublasZsymv_v2, cublasZsymv_v2_64).
 
-    a: n x n, complex128, leading dimension lda.
-    x: n elements, every incx-th, complex128.
-    y: n elements, every incy-th, complex128; written.
+    - a: n x n, complex128, leading dimension lda.
+    - x: n elements, every incx-th, complex128.
+    - y: n elements, every incy-th, complex128; written.
     """
     run("zsymv", handle, uplo, n, alpha, a, lda, x, incx, beta, y, incy)
 
@@ -1255,11 +1264,11 @@ def chemv(
     y: Any,
     incy: int,
 ) -> None:
-    """Y = alpha A x + beta y, A Hermitian; complex64 (cublasChemv_v2, cublasChemv_v2_64).
+    """y = alpha A x + beta y, A Hermitian; complex64 (cublasChemv_v2, cublasChemv_v2_64).
 
-    a: n x n, complex64, leading dimension lda.
-    x: n elements, every incx-th, complex64.
-    y: n elements, every incy-th, complex64; written.
+    - a: n x n, complex64, leading dimension lda.
+    - x: n elements, every incx-th, complex64.
+    - y: n elements, every incy-th, complex64; written.
     """
     run("chemv", handle, uplo, n, alpha, a, lda, x, incx, beta, y, incy)
 
@@ -1277,11 +1286,11 @@ def zhemv(
     y: Any,
     incy: int,
 ) -> None:
-    """Y = alpha A x + beta y, A Hermitian; complex128 (cublasZhemv_v2, cublasZhemv_v2_64).
+    """y = alpha A x + beta y, A Hermitian; complex128 (cublasZhemv_v2, cublasZhemv_v2_64).
 
-    a: n x n, complex128, leading dimension lda.
-    x: n elements, every incx-th, complex128.
-    y: n elements, every incy-th, complex128; written.
+    - a: n x n, complex128, leading dimension lda.
+    - x: n elements, every incx-th, complex128.
+    - y: n elements, every incy-th, complex128; written.
     """
     run("zhemv", handle, uplo, n, alpha, a, lda, x, incx, beta, y, incy)
 
@@ -1300,12 +1309,12 @@ def ssbmv(
     y: Any,
     incy: int,
 ) -> None:
-    """Y = alpha A x + beta y, A symmetric with k diagonals beside the main one; float32
+    """y = alpha A x + beta y, A symmetric with k diagonals beside the main one; float32
     (cublasSsbmv_v2, cublasSsbmv_v2_64).
 
-    a: band storage of k + 1 rows and n columns, float32, leading dimension lda.
-    x: n elements, every incx-th, float32.
-    y: n elements, every incy-th, float32; written.
+    - a: band storage of k + 1 rows and n columns, float32, leading dimension lda.
+    - x: n elements, every incx-th, float32.
+    - y: n elements, every incy-th, float32; written.
     """
     run("ssbmv", handle, uplo, n, k, alpha, a, lda, x, incx, beta, y, incy)
 
@@ -1324,12 +1333,12 @@ def dsbmv(
     y: Any,
     incy: int,
 ) -> None:
-    """Y = alpha A x + beta y, A symmetric with k diagonals beside the main one; float64
+    """y = alpha A x + beta y, A symmetric with k diagonals beside the main one; float64
     (cublasDsbmv_v2, cublasDsbmv_v2_64).
 
-    a: band storage of k + 1 rows and n columns, float64, leading dimension lda.
-    x: n elements, every incx-th, float64.
-    y: n elements, every incy-th, float64; written.
+    - a: band storage of k + 1 rows and n columns, float64, leading dimension lda.
+    - x: n elements, every incx-th, float64.
+    - y: n elements, every incy-th, float64; written.
     """
     run("dsbmv", handle, uplo, n, k, alpha, a, lda, x, incx, beta, y, incy)
 
@@ -1348,12 +1357,12 @@ def chbmv(
     y: Any,
     incy: int,
 ) -> None:
-    """Y = alpha A x + beta y, A Hermitian with k diagonals beside the main one; complex64
+    """y = alpha A x + beta y, A Hermitian with k diagonals beside the main one; complex64
     (cublasChbmv_v2, cublasChbmv_v2_64).
 
-    a: band storage of k + 1 rows and n columns, complex64, leading dimension lda.
-    x: n elements, every incx-th, complex64.
-    y: n elements, every incy-th, complex64; written.
+    - a: band storage of k + 1 rows and n columns, complex64, leading dimension lda.
+    - x: n elements, every incx-th, complex64.
+    - y: n elements, every incy-th, complex64; written.
     """
     run("chbmv", handle, uplo, n, k, alpha, a, lda, x, incx, beta, y, incy)
 
@@ -1372,12 +1381,12 @@ def zhbmv(
     y: Any,
     incy: int,
 ) -> None:
-    """Y = alpha A x + beta y, A Hermitian with k diagonals beside the main one; complex128
+    """y = alpha A x + beta y, A Hermitian with k diagonals beside the main one; complex128
     (cublasZhbmv_v2, cublasZhbmv_v2_64).
 
-    a: band storage of k + 1 rows and n columns, complex128, leading dimension lda.
-    x: n elements, every incx-th, complex128.
-    y: n elements, every incy-th, complex128; written.
+    - a: band storage of k + 1 rows and n columns, complex128, leading dimension lda.
+    - x: n elements, every incx-th, complex128.
+    - y: n elements, every incy-th, complex128; written.
     """
     run("zhbmv", handle, uplo, n, k, alpha, a, lda, x, incx, beta, y, incy)
 
@@ -1394,11 +1403,11 @@ def sspmv(
     y: Any,
     incy: int,
 ) -> None:
-    """Y = alpha A x + beta y, A symmetric; float32 (cublasSspmv_v2, cublasSspmv_v2_64).
+    """y = alpha A x + beta y, A symmetric; float32 (cublasSspmv_v2, cublasSspmv_v2_64).
 
-    ap: packed triangle of n (n + 1) / 2 elements, float32.
-    x: n elements, every incx-th, float32.
-    y: n elements, every incy-th, float32; written.
+    - ap: packed triangle of n (n + 1) / 2 elements, float32.
+    - x: n elements, every incx-th, float32.
+    - y: n elements, every incy-th, float32; written.
     """
     run("sspmv", handle, uplo, n, alpha, ap, x, incx, beta, y, incy)
 
@@ -1415,11 +1424,11 @@ def dspmv(
     y: Any,
     incy: int,
 ) -> None:
-    """Y = alpha A x + beta y, A symmetric; float64 (cublasDspmv_v2, cublasDspmv_v2_64).
+    """y = alpha A x + beta y, A symmetric; float64 (cublasDspmv_v2, cublasDspmv_v2_64).
 
-    ap: packed triangle of n (n + 1) / 2 elements, float64.
-    x: n elements, every incx-th, float64.
-    y: n elements, every incy-th, float64; written.
+    - ap: packed triangle of n (n + 1) / 2 elements, float64.
+    - x: n elements, every incx-th, float64.
+    - y: n elements, every incy-th, float64; written.
     """
     run("dspmv", handle, uplo, n, alpha, ap, x, incx, beta, y, incy)
 
@@ -1436,11 +1445,11 @@ def chpmv(
     y: Any,
     incy: int,
 ) -> None:
-    """Y = alpha A x + beta y, A Hermitian; complex64 (cublasChpmv_v2, cublasChpmv_v2_64).
+    """y = alpha A x + beta y, A Hermitian; complex64 (cublasChpmv_v2, cublasChpmv_v2_64).
 
-    ap: packed triangle of n (n + 1) / 2 elements, complex64.
-    x: n elements, every incx-th, complex64.
-    y: n elements, every incy-th, complex64; written.
+    - ap: packed triangle of n (n + 1) / 2 elements, complex64.
+    - x: n elements, every incx-th, complex64.
+    - y: n elements, every incy-th, complex64; written.
     """
     run("chpmv", handle, uplo, n, alpha, ap, x, incx, beta, y, incy)
 
@@ -1457,11 +1466,11 @@ def zhpmv(
     y: Any,
     incy: int,
 ) -> None:
-    """Y = alpha A x + beta y, A Hermitian; complex128 (cublasZhpmv_v2, cublasZhpmv_v2_64).
+    """y = alpha A x + beta y, A Hermitian; complex128 (cublasZhpmv_v2, cublasZhpmv_v2_64).
 
-    ap: packed triangle of n (n + 1) / 2 elements, complex128.
-    x: n elements, every incx-th, complex128.
-    y: n elements, every incy-th, complex128; written.
+    - ap: packed triangle of n (n + 1) / 2 elements, complex128.
+    - x: n elements, every incx-th, complex128.
+    - y: n elements, every incy-th, complex128; written.
     """
     run("zhpmv", handle, uplo, n, alpha, ap, x, incx, beta, y, incy)
 
@@ -1480,9 +1489,9 @@ def sger(
 ) -> None:
     """A = alpha x y^T + A; float32 (cublasSger_v2, cublasSger_v2_64).
 
-    x: m elements, every incx-th, float32.
-    y: n elements, every incy-th, float32.
-    a: m x n, float32, leading dimension lda; written.
+    - x: m elements, every incx-th, float32.
+    - y: n elements, every incy-th, float32.
+    - a: m x n, float32, leading dimension lda; written.
     """
     try:
         _core_blas.sger(handle, m, n, alpha, x, incx, y, incy, a, lda)
@@ -1506,9 +1515,9 @@ def dger(
 ) -> None:
     """A = alpha x y^T + A; float64 (cublasDger_v2, cublasDger_v2_64).
 
-    x: m elements, every incx-th, float64.
-    y: n elements, every incy-th, float64.
-    a: m x n, float64, leading dimension lda; written.
+    - x: m elements, every incx-th, float64.
+    - y: n elements, every incy-th, float64.
+    - a: m x n, float64, leading dimension lda; written.
     """
     try:
         _core_blas.dger(handle, m, n, alpha, x, incx, y, incy, a, lda)
@@ -1532,9 +1541,9 @@ def cgeru(
 ) -> None:
     """A = alpha x y^T + A; complex64 (cublasCgeru_v2, cublasCgeru_v2_64).
 
-    x: m elements, every incx-th, complex64.
-    y: n elements, every incy-th, complex64.
-    a: m x n, complex64, leading dimension lda; written.
+    - x: m elements, every incx-th, complex64.
+    - y: n elements, every incy-th, complex64.
+    - a: m x n, complex64, leading dimension lda; written.
     """
     run("cgeru", handle, m, n, alpha, x, incx, y, incy, a, lda)
 
@@ -1553,9 +1562,9 @@ def zgeru(
 ) -> None:
     """A = alpha x y^T + A; complex128 (cublasZgeru_v2, cublasZgeru_v2_64).
 
-    x: m elements, every incx-th, complex128.
-    y: n elements, every incy-th, complex128.
-    a: m x n, complex128, leading dimension lda; written.
+    - x: m elements, every incx-th, complex128.
+    - y: n elements, every incy-th, complex128.
+    - a: m x n, complex128, leading dimension lda; written.
     """
     run("zgeru", handle, m, n, alpha, x, incx, y, incy, a, lda)
 
@@ -1574,9 +1583,9 @@ def cgerc(
 ) -> None:
     """A = alpha x y^H + A; complex64 (cublasCgerc_v2, cublasCgerc_v2_64).
 
-    x: m elements, every incx-th, complex64.
-    y: n elements, every incy-th, complex64.
-    a: m x n, complex64, leading dimension lda; written.
+    - x: m elements, every incx-th, complex64.
+    - y: n elements, every incy-th, complex64.
+    - a: m x n, complex64, leading dimension lda; written.
     """
     run("cgerc", handle, m, n, alpha, x, incx, y, incy, a, lda)
 
@@ -1595,9 +1604,9 @@ def zgerc(
 ) -> None:
     """A = alpha x y^H + A; complex128 (cublasZgerc_v2, cublasZgerc_v2_64).
 
-    x: m elements, every incx-th, complex128.
-    y: n elements, every incy-th, complex128.
-    a: m x n, complex128, leading dimension lda; written.
+    - x: m elements, every incx-th, complex128.
+    - y: n elements, every incy-th, complex128.
+    - a: m x n, complex128, leading dimension lda; written.
     """
     run("zgerc", handle, m, n, alpha, x, incx, y, incy, a, lda)
 
@@ -1607,8 +1616,8 @@ def ssyr(
 ) -> None:
     """A = alpha x x^T + A, A symmetric; float32 (cublasSsyr_v2, cublasSsyr_v2_64).
 
-    x: n elements, every incx-th, float32.
-    a: n x n, float32, leading dimension lda; written.
+    - x: n elements, every incx-th, float32.
+    - a: n x n, float32, leading dimension lda; written.
     """
     run("ssyr", handle, uplo, n, alpha, x, incx, a, lda)
 
@@ -1618,8 +1627,8 @@ def dsyr(
 ) -> None:
     """A = alpha x x^T + A, A symmetric; float64 (cublasDsyr_v2, cublasDsyr_v2_64).
 
-    x: n elements, every incx-th, float64.
-    a: n x n, float64, leading dimension lda; written.
+    - x: n elements, every incx-th, float64.
+    - a: n x n, float64, leading dimension lda; written.
     """
     run("dsyr", handle, uplo, n, alpha, x, incx, a, lda)
 
@@ -1629,8 +1638,8 @@ def csyr(
 ) -> None:
     """A = alpha x x^T + A, A symmetric; complex64 (cublasCsyr_v2, cublasCsyr_v2_64).
 
-    x: n elements, every incx-th, complex64.
-    a: n x n, complex64, leading dimension lda; written.
+    - x: n elements, every incx-th, complex64.
+    - a: n x n, complex64, leading dimension lda; written.
     """
     run("csyr", handle, uplo, n, alpha, x, incx, a, lda)
 
@@ -1640,8 +1649,8 @@ def zsyr(
 ) -> None:
     """A = alpha x x^T + A, A symmetric; complex128 (cublasZsyr_v2, cublasZsyr_v2_64).
 
-    x: n elements, every incx-th, complex128.
-    a: n x n, complex128, leading dimension lda; written.
+    - x: n elements, every incx-th, complex128.
+    - a: n x n, complex128, leading dimension lda; written.
     """
     run("zsyr", handle, uplo, n, alpha, x, incx, a, lda)
 
@@ -1651,8 +1660,8 @@ def cher(
 ) -> None:
     """A = alpha x x^H + A, A Hermitian; complex64 and float32 (cublasCher_v2, cublasCher_v2_64).
 
-    x: n elements, every incx-th, complex64.
-    a: n x n, complex64, leading dimension lda; written.
+    - x: n elements, every incx-th, complex64.
+    - a: n x n, complex64, leading dimension lda; written.
     """
     run("cher", handle, uplo, n, alpha, x, incx, a, lda)
 
@@ -1662,8 +1671,8 @@ def zher(
 ) -> None:
     """A = alpha x x^H + A, A Hermitian; complex128 and float64 (cublasZher_v2, cublasZher_v2_64).
 
-    x: n elements, every incx-th, complex128.
-    a: n x n, complex128, leading dimension lda; written.
+    - x: n elements, every incx-th, complex128.
+    - a: n x n, complex128, leading dimension lda; written.
     """
     run("zher", handle, uplo, n, alpha, x, incx, a, lda)
 
@@ -1671,8 +1680,8 @@ def zher(
 def sspr(handle: Handle, uplo: int, n: int, alpha: Any, x: Any, incx: int, ap: Any) -> None:
     """A = alpha x x^T + A, A symmetric; float32 (cublasSspr_v2, cublasSspr_v2_64).
 
-    x: n elements, every incx-th, float32.
-    ap: packed triangle of n (n + 1) / 2 elements, float32; written.
+    - x: n elements, every incx-th, float32.
+    - ap: packed triangle of n (n + 1) / 2 elements, float32; written.
     """
     run("sspr", handle, uplo, n, alpha, x, incx, ap)
 
@@ -1680,8 +1689,8 @@ def sspr(handle: Handle, uplo: int, n: int, alpha: Any, x: Any, incx: int, ap: A
 def dspr(handle: Handle, uplo: int, n: int, alpha: Any, x: Any, incx: int, ap: Any) -> None:
     """A = alpha x x^T + A, A symmetric; float64 (cublasDspr_v2, cublasDspr_v2_64).
 
-    x: n elements, every incx-th, float64.
-    ap: packed triangle of n (n + 1) / 2 elements, float64; written.
+    - x: n elements, every incx-th, float64.
+    - ap: packed triangle of n (n + 1) / 2 elements, float64; written.
     """
     run("dspr", handle, uplo, n, alpha, x, incx, ap)
 
@@ -1689,8 +1698,8 @@ def dspr(handle: Handle, uplo: int, n: int, alpha: Any, x: Any, incx: int, ap: A
 def chpr(handle: Handle, uplo: int, n: int, alpha: Any, x: Any, incx: int, ap: Any) -> None:
     """A = alpha x x^H + A, A Hermitian; complex64 and float32 (cublasChpr_v2, cublasChpr_v2_64).
 
-    x: n elements, every incx-th, complex64.
-    ap: packed triangle of n (n + 1) / 2 elements, complex64; written.
+    - x: n elements, every incx-th, complex64.
+    - ap: packed triangle of n (n + 1) / 2 elements, complex64; written.
     """
     run("chpr", handle, uplo, n, alpha, x, incx, ap)
 
@@ -1698,8 +1707,8 @@ def chpr(handle: Handle, uplo: int, n: int, alpha: Any, x: Any, incx: int, ap: A
 def zhpr(handle: Handle, uplo: int, n: int, alpha: Any, x: Any, incx: int, ap: Any) -> None:
     """A = alpha x x^H + A, A Hermitian; complex128 and float64 (cublasZhpr_v2, cublasZhpr_v2_64).
 
-    x: n elements, every incx-th, complex128.
-    ap: packed triangle of n (n + 1) / 2 elements, complex128; written.
+    - x: n elements, every incx-th, complex128.
+    - ap: packed triangle of n (n + 1) / 2 elements, complex128; written.
     """
     run("zhpr", handle, uplo, n, alpha, x, incx, ap)
 
@@ -1718,9 +1727,9 @@ def ssyr2(
 ) -> None:
     """A = alpha (x y^T + y x^T) + A, A symmetric; float32 (cublasSsyr2_v2, cublasSsyr2_v2_64).
 
-    x: n elements, every incx-th, float32.
-    y: n elements, every incy-th, float32.
-    a: n x n, float32, leading dimension lda; written.
+    - x: n elements, every incx-th, float32.
+    - y: n elements, every incy-th, float32.
+    - a: n x n, float32, leading dimension lda; written.
     """
     run("ssyr2", handle, uplo, n, alpha, x, incx, y, incy, a, lda)
 
@@ -1739,9 +1748,9 @@ def dsyr2(
 ) -> None:
     """A = alpha (x y^T + y x^T) + A, A symmetric; float64 (cublasDsyr2_v2, cublasDsyr2_v2_64).
 
-    x: n elements, every incx-th, float64.
-    y: n elements, every incy-th, float64.
-    a: n x n, float64, leading dimension lda; written.
+    - x: n elements, every incx-th, float64.
+    - y: n elements, every incy-th, float64.
+    - a: n x n, float64, leading dimension lda; written.
     """
     run("dsyr2", handle, uplo, n, alpha, x, incx, y, incy, a, lda)
 
@@ -1760,9 +1769,9 @@ def csyr2(
 ) -> None:
     """A = alpha (x y^T + y x^T) + A, A symmetric; complex64 (cublasCsyr2_v2, cublasCsyr2_v2_64).
 
-    x: n elements, every incx-th, complex64.
-    y: n elements, every incy-th, complex64.
-    a: n x n, complex64, leading dimension lda; written.
+    - x: n elements, every incx-th, complex64.
+    - y: n elements, every incy-th, complex64.
+    - a: n x n, complex64, leading dimension lda; written.
     """
     run("csyr2", handle, uplo, n, alpha, x, incx, y, incy, a, lda)
 
@@ -1781,9 +1790,9 @@ def zsyr2(
 ) -> None:
     """A = alpha (x y^T + y x^T) + A, A symmetric; complex128 (cublasZsyr2_v2, cublasZsyr2_v2_64).
 
-    x: n elements, every incx-th, complex128.
-    y: n elements, every incy-th, complex128.
-    a: n x n, complex128, leading dimension lda; written.
+    - x: n elements, every incx-th, complex128.
+    - y: n elements, every incy-th, complex128.
+    - a: n x n, complex128, leading dimension lda; written.
     """
     run("zsyr2", handle, uplo, n, alpha, x, incx, y, incy, a, lda)
 
@@ -1803,9 +1812,9 @@ def cher2(
     """A = alpha x y^H + conj(alpha) y x^H + A, A Hermitian; complex64 (cublasCher2_v2,
     cublasCher2_v2_64).
 
-    x: n elements, every incx-th, complex64.
-    y: n elements, every incy-th, complex64.
-    a: n x n, complex64, leading dimension lda; written.
+    - x: n elements, every incx-th, complex64.
+    - y: n elements, every incy-th, complex64.
+    - a: n x n, complex64, leading dimension lda; written.
     """
     run("cher2", handle, uplo, n, alpha, x, incx, y, incy, a, lda)
 
@@ -1825,9 +1834,9 @@ def zher2(
     """A = alpha x y^H + conj(alpha) y x^H + A, A Hermitian; complex128 (cublasZher2_v2,
     cublasZher2_v2_64).
 
-    x: n elements, every incx-th, complex128.
-    y: n elements, every incy-th, complex128.
-    a: n x n, complex128, leading dimension lda; written.
+    - x: n elements, every incx-th, complex128.
+    - y: n elements, every incy-th, complex128.
+    - a: n x n, complex128, leading dimension lda; written.
     """
     run("zher2", handle, uplo, n, alpha, x, incx, y, incy, a, lda)
 
@@ -1837,9 +1846,9 @@ def sspr2(
 ) -> None:
     """A = alpha (x y^T + y x^T) + A, A symmetric; float32 (cublasSspr2_v2, cublasSspr2_v2_64).
 
-    x: n elements, every incx-th, float32.
-    y: n elements, every incy-th, float32.
-    ap: packed triangle of n (n + 1) / 2 elements, float32; written.
+    - x: n elements, every incx-th, float32.
+    - y: n elements, every incy-th, float32.
+    - ap: packed triangle of n (n + 1) / 2 elements, float32; written.
     """
     run("sspr2", handle, uplo, n, alpha, x, incx, y, incy, ap)
 
@@ -1849,9 +1858,9 @@ def dspr2(
 ) -> None:
     """A = alpha (x y^T + y x^T) + A, A symmetric; float64 (cublasDspr2_v2, cublasDspr2_v2_64).
 
-    x: n elements, every incx-th, float64.
-    y: n elements, every incy-th, float64.
-    ap: packed triangle of n (n + 1) / 2 elements, float64; written.
+    - x: n elements, every incx-th, float64.
+    - y: n elements, every incy-th, float64.
+    - ap: packed triangle of n (n + 1) / 2 elements, float64; written.
     """
     run("dspr2", handle, uplo, n, alpha, x, incx, y, incy, ap)
 
@@ -1862,9 +1871,9 @@ def chpr2(
     """A = alpha x y^H + conj(alpha) y x^H + A, A Hermitian; complex64 (cublasChpr2_v2,
     cublasChpr2_v2_64).
 
-    x: n elements, every incx-th, complex64.
-    y: n elements, every incy-th, complex64.
-    ap: packed triangle of n (n + 1) / 2 elements, complex64; written.
+    - x: n elements, every incx-th, complex64.
+    - y: n elements, every incy-th, complex64.
+    - ap: packed triangle of n (n + 1) / 2 elements, complex64; written.
     """
     run("chpr2", handle, uplo, n, alpha, x, incx, y, incy, ap)
 
@@ -1875,8 +1884,8 @@ def zhpr2(
     """A = alpha x y^H + conj(alpha) y x^H + A, A Hermitian; complex128 (cublasZhpr2_v2,
     cublasZhpr2_v2_64).
 
-    x: n elements, every incx-th, complex128.
-    y: n elements, every incy-th, complex128.
-    ap: packed triangle of n (n + 1) / 2 elements, complex128; written.
+    - x: n elements, every incx-th, complex128.
+    - y: n elements, every incy-th, complex128.
+    - ap: packed triangle of n (n + 1) / 2 elements, complex128; written.
     """
     run("zhpr2", handle, uplo, n, alpha, x, incx, y, incy, ap)

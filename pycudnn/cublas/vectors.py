@@ -13,10 +13,10 @@ from pycudnn.cublas.handle import Handle
 
 
 def scopy(handle: Handle, n: int, x: Any, incx: int, y: Any, incy: int) -> None:
-    """Y = x; float32 (cublasScopy_v2, cublasScopy_v2_64).
+    """y = x; float32 (cublasScopy_v2, cublasScopy_v2_64).
 
-    x: n elements, every incx-th, float32.
-    y: n elements, every incy-th, float32; written.
+    - x: n elements, every incx-th, float32.
+    - y: n elements, every incy-th, float32; written.
     """
     try:
         _core_blas.scopy(handle, n, x, incx, y, incy)
@@ -27,10 +27,10 @@ def scopy(handle: Handle, n: int, x: Any, incx: int, y: Any, incy: int) -> None:
 
 
 def dcopy(handle: Handle, n: int, x: Any, incx: int, y: Any, incy: int) -> None:
-    """Y = x; float64 (cublasDcopy_v2, cublasDcopy_v2_64).
+    """y = x; float64 (cublasDcopy_v2, cublasDcopy_v2_64).
 
-    x: n elements, every incx-th, float64.
-    y: n elements, every incy-th, float64; written.
+    - x: n elements, every incx-th, float64.
+    - y: n elements, every incy-th, float64; written.
     """
     try:
         _core_blas.dcopy(handle, n, x, incx, y, incy)
@@ -41,19 +41,19 @@ def dcopy(handle: Handle, n: int, x: Any, incx: int, y: Any, incy: int) -> None:
 
 
 def ccopy(handle: Handle, n: int, x: Any, incx: int, y: Any, incy: int) -> None:
-    """Y = x; complex64 (cublasCcopy_v2, cublasCcopy_v2_64).
+    """y = x; complex64 (cublasCcopy_v2, cublasCcopy_v2_64).
 
-    x: n elements, every incx-th, complex64.
-    y: n elements, every incy-th, complex64; written.
+    - x: n elements, every incx-th, complex64.
+    - y: n elements, every incy-th, complex64; written.
     """
     run("ccopy", handle, n, x, incx, y, incy)
 
 
 def zcopy(handle: Handle, n: int, x: Any, incx: int, y: Any, incy: int) -> None:
-    """Y = x; complex128 (cublasZcopy_v2, cublasZcopy_v2_64).
+    """y = x; complex128 (cublasZcopy_v2, cublasZcopy_v2_64).
 
-    x: n elements, every incx-th, complex128.
-    y: n elements, every incy-th, complex128; written.
+    - x: n elements, every incx-th, complex128.
+    - y: n elements, every incy-th, complex128; written.
     """
     run("zcopy", handle, n, x, incx, y, incy)
 
@@ -61,10 +61,10 @@ def zcopy(handle: Handle, n: int, x: Any, incx: int, y: Any, incy: int) -> None:
 def copy_ex(
     handle: Handle, n: int, x: Any, x_type: Any, incx: int, y: Any, y_type: Any, incy: int
 ) -> None:
-    """Y = x; types of one's own (cublasCopyEx, cublasCopyEx_64).
+    """y = x; types of one's own (cublasCopyEx, cublasCopyEx_64).
 
-    x: n elements, every incx-th, of x_type.
-    y: n elements, every incy-th, of y_type; written.
+    - x: n elements, every incx-th, of x_type.
+    - y: n elements, every incy-th, of y_type; written.
     """
     run("copy_ex", handle, n, x, x_type, incx, y, y_type, incy)
 
@@ -72,8 +72,8 @@ def copy_ex(
 def sswap(handle: Handle, n: int, x: Any, incx: int, y: Any, incy: int) -> None:
     """Exchange x and y; float32 (cublasSswap_v2, cublasSswap_v2_64).
 
-    x: n elements, every incx-th, float32; written.
-    y: n elements, every incy-th, float32; written.
+    - x: n elements, every incx-th, float32; written.
+    - y: n elements, every incy-th, float32; written.
     """
     try:
         _core_blas.sswap(handle, n, x, incx, y, incy)
@@ -86,8 +86,8 @@ def sswap(handle: Handle, n: int, x: Any, incx: int, y: Any, incy: int) -> None:
 def dswap(handle: Handle, n: int, x: Any, incx: int, y: Any, incy: int) -> None:
     """Exchange x and y; float64 (cublasDswap_v2, cublasDswap_v2_64).
 
-    x: n elements, every incx-th, float64; written.
-    y: n elements, every incy-th, float64; written.
+    - x: n elements, every incx-th, float64; written.
+    - y: n elements, every incy-th, float64; written.
     """
     try:
         _core_blas.dswap(handle, n, x, incx, y, incy)
@@ -100,8 +100,8 @@ def dswap(handle: Handle, n: int, x: Any, incx: int, y: Any, incy: int) -> None:
 def cswap(handle: Handle, n: int, x: Any, incx: int, y: Any, incy: int) -> None:
     """Exchange x and y; complex64 (cublasCswap_v2, cublasCswap_v2_64).
 
-    x: n elements, every incx-th, complex64; written.
-    y: n elements, every incy-th, complex64; written.
+    - x: n elements, every incx-th, complex64; written.
+    - y: n elements, every incy-th, complex64; written.
     """
     run("cswap", handle, n, x, incx, y, incy)
 
@@ -109,8 +109,8 @@ def cswap(handle: Handle, n: int, x: Any, incx: int, y: Any, incy: int) -> None:
 def zswap(handle: Handle, n: int, x: Any, incx: int, y: Any, incy: int) -> None:
     """Exchange x and y; complex128 (cublasZswap_v2, cublasZswap_v2_64).
 
-    x: n elements, every incx-th, complex128; written.
-    y: n elements, every incy-th, complex128; written.
+    - x: n elements, every incx-th, complex128; written.
+    - y: n elements, every incy-th, complex128; written.
     """
     run("zswap", handle, n, x, incx, y, incy)
 
@@ -120,16 +120,16 @@ def swap_ex(
 ) -> None:
     """Exchange x and y; types of one's own (cublasSwapEx, cublasSwapEx_64).
 
-    x: n elements, every incx-th, of x_type; written.
-    y: n elements, every incy-th, of y_type; written.
+    - x: n elements, every incx-th, of x_type; written.
+    - y: n elements, every incy-th, of y_type; written.
     """
     run("swap_ex", handle, n, x, x_type, incx, y, y_type, incy)
 
 
 def sscal(handle: Handle, n: int, alpha: Any, x: Any, incx: int) -> None:
-    """X = alpha x; float32 (cublasSscal_v2, cublasSscal_v2_64).
+    """x = alpha x; float32 (cublasSscal_v2, cublasSscal_v2_64).
 
-    x: n elements, every incx-th, float32; written.
+    - x: n elements, every incx-th, float32; written.
     """
     try:
         _core_blas.sscal(handle, n, alpha, x, incx)
@@ -140,9 +140,9 @@ def sscal(handle: Handle, n: int, alpha: Any, x: Any, incx: int) -> None:
 
 
 def dscal(handle: Handle, n: int, alpha: Any, x: Any, incx: int) -> None:
-    """X = alpha x; float64 (cublasDscal_v2, cublasDscal_v2_64).
+    """x = alpha x; float64 (cublasDscal_v2, cublasDscal_v2_64).
 
-    x: n elements, every incx-th, float64; written.
+    - x: n elements, every incx-th, float64; written.
     """
     try:
         _core_blas.dscal(handle, n, alpha, x, incx)
@@ -153,33 +153,33 @@ def dscal(handle: Handle, n: int, alpha: Any, x: Any, incx: int) -> None:
 
 
 def cscal(handle: Handle, n: int, alpha: Any, x: Any, incx: int) -> None:
-    """X = alpha x; complex64 (cublasCscal_v2, cublasCscal_v2_64).
+    """x = alpha x; complex64 (cublasCscal_v2, cublasCscal_v2_64).
 
-    x: n elements, every incx-th, complex64; written.
+    - x: n elements, every incx-th, complex64; written.
     """
     run("cscal", handle, n, alpha, x, incx)
 
 
 def csscal(handle: Handle, n: int, alpha: Any, x: Any, incx: int) -> None:
-    """X = alpha x; complex64 and float32 (cublasCsscal_v2, cublasCsscal_v2_64).
+    """x = alpha x; complex64 and float32 (cublasCsscal_v2, cublasCsscal_v2_64).
 
-    x: n elements, every incx-th, complex64; written.
+    - x: n elements, every incx-th, complex64; written.
     """
     run("csscal", handle, n, alpha, x, incx)
 
 
 def zscal(handle: Handle, n: int, alpha: Any, x: Any, incx: int) -> None:
-    """X = alpha x; complex128 (cublasZscal_v2, cublasZscal_v2_64).
+    """x = alpha x; complex128 (cublasZscal_v2, cublasZscal_v2_64).
 
-    x: n elements, every incx-th, complex128; written.
+    - x: n elements, every incx-th, complex128; written.
     """
     run("zscal", handle, n, alpha, x, incx)
 
 
 def zdscal(handle: Handle, n: int, alpha: Any, x: Any, incx: int) -> None:
-    """X = alpha x; complex128 and float64 (cublasZdscal_v2, cublasZdscal_v2_64).
+    """x = alpha x; complex128 and float64 (cublasZdscal_v2, cublasZdscal_v2_64).
 
-    x: n elements, every incx-th, complex128; written.
+    - x: n elements, every incx-th, complex128; written.
     """
     run("zdscal", handle, n, alpha, x, incx)
 
@@ -194,18 +194,18 @@ def scal_ex(
     incx: int,
     execution_type: Any,
 ) -> None:
-    """X = alpha x; types of one's own (cublasScalEx, cublasScalEx_64).
+    """x = alpha x; types of one's own (cublasScalEx, cublasScalEx_64).
 
-    x: n elements, every incx-th, of x_type; written.
+    - x: n elements, every incx-th, of x_type; written.
     """
     run("scal_ex", handle, n, alpha, alpha_type, x, x_type, incx, execution_type)
 
 
 def saxpy(handle: Handle, n: int, alpha: Any, x: Any, incx: int, y: Any, incy: int) -> None:
-    """Y = alpha x + y; float32 (cublasSaxpy_v2, cublasSaxpy_v2_64).
+    """y = alpha x + y; float32 (cublasSaxpy_v2, cublasSaxpy_v2_64).
 
-    x: n elements, every incx-th, float32.
-    y: n elements, every incy-th, float32; written.
+    - x: n elements, every incx-th, float32.
+    - y: n elements, every incy-th, float32; written.
     """
     try:
         _core_blas.saxpy(handle, n, alpha, x, incx, y, incy)
@@ -216,10 +216,10 @@ def saxpy(handle: Handle, n: int, alpha: Any, x: Any, incx: int, y: Any, incy: i
 
 
 def daxpy(handle: Handle, n: int, alpha: Any, x: Any, incx: int, y: Any, incy: int) -> None:
-    """Y = alpha x + y; float64 (cublasDaxpy_v2, cublasDaxpy_v2_64).
+    """y = alpha x + y; float64 (cublasDaxpy_v2, cublasDaxpy_v2_64).
 
-    x: n elements, every incx-th, float64.
-    y: n elements, every incy-th, float64; written.
+    - x: n elements, every incx-th, float64.
+    - y: n elements, every incy-th, float64; written.
     """
     try:
         _core_blas.daxpy(handle, n, alpha, x, incx, y, incy)
@@ -230,19 +230,19 @@ def daxpy(handle: Handle, n: int, alpha: Any, x: Any, incx: int, y: Any, incy: i
 
 
 def caxpy(handle: Handle, n: int, alpha: Any, x: Any, incx: int, y: Any, incy: int) -> None:
-    """Y = alpha x + y; complex64 (cublasCaxpy_v2, cublasCaxpy_v2_64).
+    """y = alpha x + y; complex64 (cublasCaxpy_v2, cublasCaxpy_v2_64).
 
-    x: n elements, every incx-th, complex64.
-    y: n elements, every incy-th, complex64; written.
+    - x: n elements, every incx-th, complex64.
+    - y: n elements, every incy-th, complex64; written.
     """
     run("caxpy", handle, n, alpha, x, incx, y, incy)
 
 
 def zaxpy(handle: Handle, n: int, alpha: Any, x: Any, incx: int, y: Any, incy: int) -> None:
-    """Y = alpha x + y; complex128 (cublasZaxpy_v2, cublasZaxpy_v2_64).
+    """y = alpha x + y; complex128 (cublasZaxpy_v2, cublasZaxpy_v2_64).
 
-    x: n elements, every incx-th, complex128.
-    y: n elements, every incy-th, complex128; written.
+    - x: n elements, every incx-th, complex128.
+    - y: n elements, every incy-th, complex128; written.
     """
     run("zaxpy", handle, n, alpha, x, incx, y, incy)
 
@@ -260,10 +260,10 @@ def axpy_ex(
     incy: int,
     execution_type: Any,
 ) -> None:
-    """Y = alpha x + y; types of one's own (cublasAxpyEx, cublasAxpyEx_64).
+    """y = alpha x + y; types of one's own (cublasAxpyEx, cublasAxpyEx_64).
 
-    x: n elements, every incx-th, of x_type.
-    y: n elements, every incy-th, of y_type; written.
+    - x: n elements, every incx-th, of x_type.
+    - y: n elements, every incy-th, of y_type; written.
     """
     run("axpy_ex", handle, n, alpha, alpha_type, x, x_type, incx, y, y_type, incy, execution_type)
 
@@ -281,8 +281,8 @@ def sdot(handle: Handle, n: int, x: Any, incx: int, y: Any, incy: int, *, out: A
 def sdot(handle: Handle, n: int, x: Any, incx: int, y: Any, incy: int, *, out: Any = None) -> Any:
     """The sum of x[i] y[i]; float32 (cublasSdot_v2, cublasSdot_v2_64).
 
-    x: n elements, every incx-th, float32.
-    y: n elements, every incy-th, float32.
+    - x: n elements, every incx-th, float32.
+    - y: n elements, every incy-th, float32.
 
     Returns it; in the pointer mode DEVICE None, and it is in the buffer given.
     """
@@ -306,8 +306,8 @@ def ddot(handle: Handle, n: int, x: Any, incx: int, y: Any, incy: int, *, out: A
 def ddot(handle: Handle, n: int, x: Any, incx: int, y: Any, incy: int, *, out: Any = None) -> Any:
     """The sum of x[i] y[i]; float64 (cublasDdot_v2, cublasDdot_v2_64).
 
-    x: n elements, every incx-th, float64.
-    y: n elements, every incy-th, float64.
+    - x: n elements, every incx-th, float64.
+    - y: n elements, every incy-th, float64.
 
     Returns it; in the pointer mode DEVICE None, and it is in the buffer given.
     """
@@ -331,8 +331,8 @@ def cdotu(handle: Handle, n: int, x: Any, incx: int, y: Any, incy: int, *, out: 
 def cdotu(handle: Handle, n: int, x: Any, incx: int, y: Any, incy: int, *, out: Any = None) -> Any:
     """The sum of x[i] y[i]; complex64 (cublasCdotu_v2, cublasCdotu_v2_64).
 
-    x: n elements, every incx-th, complex64.
-    y: n elements, every incy-th, complex64.
+    - x: n elements, every incx-th, complex64.
+    - y: n elements, every incy-th, complex64.
 
     Returns it; in the pointer mode DEVICE None, and it is in the buffer given.
     """
@@ -352,8 +352,8 @@ def zdotu(handle: Handle, n: int, x: Any, incx: int, y: Any, incy: int, *, out: 
 def zdotu(handle: Handle, n: int, x: Any, incx: int, y: Any, incy: int, *, out: Any = None) -> Any:
     """The sum of x[i] y[i]; complex128 (cublasZdotu_v2, cublasZdotu_v2_64).
 
-    x: n elements, every incx-th, complex128.
-    y: n elements, every incy-th, complex128.
+    - x: n elements, every incx-th, complex128.
+    - y: n elements, every incy-th, complex128.
 
     Returns it; in the pointer mode DEVICE None, and it is in the buffer given.
     """
@@ -376,8 +376,8 @@ def dot_ex(
 ) -> Any:
     """The sum of x[i] y[i]; types of one's own (cublasDotEx, cublasDotEx_64).
 
-    x: n elements, every incx-th, of x_type.
-    y: n elements, every incy-th, of y_type.
+    - x: n elements, every incx-th, of x_type.
+    - y: n elements, every incy-th, of y_type.
 
     Returns it; in the pointer mode DEVICE None, and it is in the buffer given.
     """
@@ -399,8 +399,8 @@ def cdotc(handle: Handle, n: int, x: Any, incx: int, y: Any, incy: int, *, out: 
 def cdotc(handle: Handle, n: int, x: Any, incx: int, y: Any, incy: int, *, out: Any = None) -> Any:
     """The sum of conj(x[i]) y[i]; complex64 (cublasCdotc_v2, cublasCdotc_v2_64).
 
-    x: n elements, every incx-th, complex64.
-    y: n elements, every incy-th, complex64.
+    - x: n elements, every incx-th, complex64.
+    - y: n elements, every incy-th, complex64.
 
     Returns it; in the pointer mode DEVICE None, and it is in the buffer given.
     """
@@ -420,8 +420,8 @@ def zdotc(handle: Handle, n: int, x: Any, incx: int, y: Any, incy: int, *, out: 
 def zdotc(handle: Handle, n: int, x: Any, incx: int, y: Any, incy: int, *, out: Any = None) -> Any:
     """The sum of conj(x[i]) y[i]; complex128 (cublasZdotc_v2, cublasZdotc_v2_64).
 
-    x: n elements, every incx-th, complex128.
-    y: n elements, every incy-th, complex128.
+    - x: n elements, every incx-th, complex128.
+    - y: n elements, every incy-th, complex128.
 
     Returns it; in the pointer mode DEVICE None, and it is in the buffer given.
     """
@@ -444,8 +444,8 @@ def dotc_ex(
 ) -> Any:
     """The sum of conj(x[i]) y[i]; types of one's own (cublasDotcEx, cublasDotcEx_64).
 
-    x: n elements, every incx-th, of x_type.
-    y: n elements, every incy-th, of y_type.
+    - x: n elements, every incx-th, of x_type.
+    - y: n elements, every incy-th, of y_type.
 
     Returns it; in the pointer mode DEVICE None, and it is in the buffer given.
     """
@@ -465,7 +465,7 @@ def snrm2(handle: Handle, n: int, x: Any, incx: int, *, out: Any) -> None: ...
 def snrm2(handle: Handle, n: int, x: Any, incx: int, *, out: Any = None) -> Any:
     """The Euclidean norm of x; float32 (cublasSnrm2_v2, cublasSnrm2_v2_64).
 
-    x: n elements, every incx-th, float32.
+    - x: n elements, every incx-th, float32.
 
     Returns it; in the pointer mode DEVICE None, and it is in the buffer given.
     """
@@ -487,7 +487,7 @@ def dnrm2(handle: Handle, n: int, x: Any, incx: int, *, out: Any) -> None: ...
 def dnrm2(handle: Handle, n: int, x: Any, incx: int, *, out: Any = None) -> Any:
     """The Euclidean norm of x; float64 (cublasDnrm2_v2, cublasDnrm2_v2_64).
 
-    x: n elements, every incx-th, float64.
+    - x: n elements, every incx-th, float64.
 
     Returns it; in the pointer mode DEVICE None, and it is in the buffer given.
     """
@@ -509,7 +509,7 @@ def scnrm2(handle: Handle, n: int, x: Any, incx: int, *, out: Any) -> None: ...
 def scnrm2(handle: Handle, n: int, x: Any, incx: int, *, out: Any = None) -> Any:
     """The Euclidean norm of x; complex64 and float32 (cublasScnrm2_v2, cublasScnrm2_v2_64).
 
-    x: n elements, every incx-th, complex64.
+    - x: n elements, every incx-th, complex64.
 
     Returns it; in the pointer mode DEVICE None, and it is in the buffer given.
     """
@@ -527,7 +527,7 @@ def dznrm2(handle: Handle, n: int, x: Any, incx: int, *, out: Any) -> None: ...
 def dznrm2(handle: Handle, n: int, x: Any, incx: int, *, out: Any = None) -> Any:
     """The Euclidean norm of x; complex128 and float64 (cublasDznrm2_v2, cublasDznrm2_v2_64).
 
-    x: n elements, every incx-th, complex128.
+    - x: n elements, every incx-th, complex128.
 
     Returns it; in the pointer mode DEVICE None, and it is in the buffer given.
     """
@@ -547,7 +547,7 @@ def nrm2_ex(
 ) -> Any:
     """The Euclidean norm of x; types of one's own (cublasNrm2Ex, cublasNrm2Ex_64).
 
-    x: n elements, every incx-th, of x_type.
+    - x: n elements, every incx-th, of x_type.
 
     Returns it; in the pointer mode DEVICE None, and it is in the buffer given.
     """
@@ -563,9 +563,9 @@ def sasum(handle: Handle, n: int, x: Any, incx: int, *, out: Any) -> None: ...
 
 
 def sasum(handle: Handle, n: int, x: Any, incx: int, *, out: Any = None) -> Any:
-    """The sum of |real| + |imaginary part| over x; float32 (cublasSasum_v2, cublasSasum_v2_64).
+    """The sum of abs(real) + abs(imag) over x; float32 (cublasSasum_v2, cublasSasum_v2_64).
 
-    x: n elements, every incx-th, float32.
+    - x: n elements, every incx-th, float32.
 
     Returns it; in the pointer mode DEVICE None, and it is in the buffer given.
     """
@@ -585,9 +585,9 @@ def dasum(handle: Handle, n: int, x: Any, incx: int, *, out: Any) -> None: ...
 
 
 def dasum(handle: Handle, n: int, x: Any, incx: int, *, out: Any = None) -> Any:
-    """The sum of |real| + |imaginary part| over x; float64 (cublasDasum_v2, cublasDasum_v2_64).
+    """The sum of abs(real) + abs(imag) over x; float64 (cublasDasum_v2, cublasDasum_v2_64).
 
-    x: n elements, every incx-th, float64.
+    - x: n elements, every incx-th, float64.
 
     Returns it; in the pointer mode DEVICE None, and it is in the buffer given.
     """
@@ -607,10 +607,10 @@ def scasum(handle: Handle, n: int, x: Any, incx: int, *, out: Any) -> None: ...
 
 
 def scasum(handle: Handle, n: int, x: Any, incx: int, *, out: Any = None) -> Any:
-    """The sum of |real| + |imaginary part| over x; complex64 and float32 (cublasScasum_v2,
+    """The sum of abs(real) + abs(imag) over x; complex64 and float32 (cublasScasum_v2,
     cublasScasum_v2_64).
 
-    x: n elements, every incx-th, complex64.
+    - x: n elements, every incx-th, complex64.
 
     Returns it; in the pointer mode DEVICE None, and it is in the buffer given.
     """
@@ -626,10 +626,10 @@ def dzasum(handle: Handle, n: int, x: Any, incx: int, *, out: Any) -> None: ...
 
 
 def dzasum(handle: Handle, n: int, x: Any, incx: int, *, out: Any = None) -> Any:
-    """The sum of |real| + |imaginary part| over x; complex128 and float64 (cublasDzasum_v2,
+    """The sum of abs(real) + abs(imag) over x; complex128 and float64 (cublasDzasum_v2,
     cublasDzasum_v2_64).
 
-    x: n elements, every incx-th, complex128.
+    - x: n elements, every incx-th, complex128.
 
     Returns it; in the pointer mode DEVICE None, and it is in the buffer given.
     """
@@ -647,10 +647,9 @@ def asum_ex(
     *,
     out: Any = None,
 ) -> Any:
-    """The sum of |real| + |imaginary part| over x; types of one's own (cublasAsumEx,
-    cublasAsumEx_64).
+    """The sum of abs(real) + abs(imag) over x; types of one's own (cublasAsumEx, cublasAsumEx_64).
 
-    x: n elements, every incx-th, of x_type.
+    - x: n elements, every incx-th, of x_type.
 
     Returns it; in the pointer mode DEVICE None, and it is in the buffer given.
     """
@@ -666,10 +665,10 @@ def isamax(handle: Handle, n: int, x: Any, incx: int, *, out: Any) -> None: ...
 
 
 def isamax(handle: Handle, n: int, x: Any, incx: int, *, out: Any = None) -> Any:
-    """The position, counted from 1, of the first largest |real| + |imaginary part|; float32
+    """The position, counted from 1, of the first largest abs(real) + abs(imag); float32
     (cublasIsamax_v2, cublasIsamax_v2_64).
 
-    x: n elements, every incx-th, float32.
+    - x: n elements, every incx-th, float32.
 
     Returns it; in the pointer mode DEVICE None, and it is in the buffer given.
     """
@@ -689,10 +688,10 @@ def idamax(handle: Handle, n: int, x: Any, incx: int, *, out: Any) -> None: ...
 
 
 def idamax(handle: Handle, n: int, x: Any, incx: int, *, out: Any = None) -> Any:
-    """The position, counted from 1, of the first largest |real| + |imaginary part|; float64
+    """The position, counted from 1, of the first largest abs(real) + abs(imag); float64
     (cublasIdamax_v2, cublasIdamax_v2_64).
 
-    x: n elements, every incx-th, float64.
+    - x: n elements, every incx-th, float64.
 
     Returns it; in the pointer mode DEVICE None, and it is in the buffer given.
     """
@@ -712,10 +711,10 @@ def icamax(handle: Handle, n: int, x: Any, incx: int, *, out: Any) -> None: ...
 
 
 def icamax(handle: Handle, n: int, x: Any, incx: int, *, out: Any = None) -> Any:
-    """The position, counted from 1, of the first largest |real| + |imaginary part|; complex64
+    """The position, counted from 1, of the first largest abs(real) + abs(imag); complex64
     (cublasIcamax_v2, cublasIcamax_v2_64).
 
-    x: n elements, every incx-th, complex64.
+    - x: n elements, every incx-th, complex64.
 
     Returns it; in the pointer mode DEVICE None, and it is in the buffer given.
     """
@@ -731,10 +730,10 @@ def izamax(handle: Handle, n: int, x: Any, incx: int, *, out: Any) -> None: ...
 
 
 def izamax(handle: Handle, n: int, x: Any, incx: int, *, out: Any = None) -> Any:
-    """The position, counted from 1, of the first largest |real| + |imaginary part|; complex128
+    """The position, counted from 1, of the first largest abs(real) + abs(imag); complex128
     (cublasIzamax_v2, cublasIzamax_v2_64).
 
-    x: n elements, every incx-th, complex128.
+    - x: n elements, every incx-th, complex128.
 
     Returns it; in the pointer mode DEVICE None, and it is in the buffer given.
     """
@@ -752,10 +751,10 @@ def iamax_ex(handle: Handle, n: int, x: Any, x_type: Any, incx: int, *, out: Any
 
 
 def iamax_ex(handle: Handle, n: int, x: Any, x_type: Any, incx: int, *, out: Any = None) -> Any:
-    """The position, counted from 1, of the first largest |real| + |imaginary part|; types of one's
-    own (cublasIamaxEx, cublasIamaxEx_64).
+    """The position, counted from 1, of the first largest abs(real) + abs(imag); types of one's own
+    (cublasIamaxEx, cublasIamaxEx_64).
 
-    x: n elements, every incx-th, of x_type.
+    - x: n elements, every incx-th, of x_type.
 
     Returns it; in the pointer mode DEVICE None, and it is in the buffer given.
     """
@@ -771,10 +770,10 @@ def isamin(handle: Handle, n: int, x: Any, incx: int, *, out: Any) -> None: ...
 
 
 def isamin(handle: Handle, n: int, x: Any, incx: int, *, out: Any = None) -> Any:
-    """The position, counted from 1, of the first smallest |real| + |imaginary part|; float32
+    """The position, counted from 1, of the first smallest abs(real) + abs(imag); float32
     (cublasIsamin_v2, cublasIsamin_v2_64).
 
-    x: n elements, every incx-th, float32.
+    - x: n elements, every incx-th, float32.
 
     Returns it; in the pointer mode DEVICE None, and it is in the buffer given.
     """
@@ -794,10 +793,10 @@ def idamin(handle: Handle, n: int, x: Any, incx: int, *, out: Any) -> None: ...
 
 
 def idamin(handle: Handle, n: int, x: Any, incx: int, *, out: Any = None) -> Any:
-    """The position, counted from 1, of the first smallest |real| + |imaginary part|; float64
+    """The position, counted from 1, of the first smallest abs(real) + abs(imag); float64
     (cublasIdamin_v2, cublasIdamin_v2_64).
 
-    x: n elements, every incx-th, float64.
+    - x: n elements, every incx-th, float64.
 
     Returns it; in the pointer mode DEVICE None, and it is in the buffer given.
     """
@@ -817,10 +816,10 @@ def icamin(handle: Handle, n: int, x: Any, incx: int, *, out: Any) -> None: ...
 
 
 def icamin(handle: Handle, n: int, x: Any, incx: int, *, out: Any = None) -> Any:
-    """The position, counted from 1, of the first smallest |real| + |imaginary part|; complex64
+    """The position, counted from 1, of the first smallest abs(real) + abs(imag); complex64
     (cublasIcamin_v2, cublasIcamin_v2_64).
 
-    x: n elements, every incx-th, complex64.
+    - x: n elements, every incx-th, complex64.
 
     Returns it; in the pointer mode DEVICE None, and it is in the buffer given.
     """
@@ -836,10 +835,10 @@ def izamin(handle: Handle, n: int, x: Any, incx: int, *, out: Any) -> None: ...
 
 
 def izamin(handle: Handle, n: int, x: Any, incx: int, *, out: Any = None) -> Any:
-    """The position, counted from 1, of the first smallest |real| + |imaginary part|; complex128
+    """The position, counted from 1, of the first smallest abs(real) + abs(imag); complex128
     (cublasIzamin_v2, cublasIzamin_v2_64).
 
-    x: n elements, every incx-th, complex128.
+    - x: n elements, every incx-th, complex128.
 
     Returns it; in the pointer mode DEVICE None, and it is in the buffer given.
     """
@@ -857,10 +856,10 @@ def iamin_ex(handle: Handle, n: int, x: Any, x_type: Any, incx: int, *, out: Any
 
 
 def iamin_ex(handle: Handle, n: int, x: Any, x_type: Any, incx: int, *, out: Any = None) -> Any:
-    """The position, counted from 1, of the first smallest |real| + |imaginary part|; types of
-    one's own (cublasIaminEx, cublasIaminEx_64).
+    """The position, counted from 1, of the first smallest abs(real) + abs(imag); types of one's
+    own (cublasIaminEx, cublasIaminEx_64).
 
-    x: n elements, every incx-th, of x_type.
+    - x: n elements, every incx-th, of x_type.
 
     Returns it; in the pointer mode DEVICE None, and it is in the buffer given.
     """
@@ -868,57 +867,57 @@ def iamin_ex(handle: Handle, n: int, x: Any, x_type: Any, incx: int, *, out: Any
 
 
 def srot(handle: Handle, n: int, x: Any, incx: int, y: Any, incy: int, c: Any, s: Any) -> None:
-    """X, y = c x + s y, c y - conj(s) x; float32 (cublasSrot_v2, cublasSrot_v2_64).
+    """x, y = c x + s y, c y - conj(s) x; float32 (cublasSrot_v2, cublasSrot_v2_64).
 
-    x: n elements, every incx-th, float32; written.
-    y: n elements, every incy-th, float32; written.
+    - x: n elements, every incx-th, float32; written.
+    - y: n elements, every incy-th, float32; written.
     """
     run("srot", handle, n, x, incx, y, incy, c, s)
 
 
 def drot(handle: Handle, n: int, x: Any, incx: int, y: Any, incy: int, c: Any, s: Any) -> None:
-    """X, y = c x + s y, c y - conj(s) x; float64 (cublasDrot_v2, cublasDrot_v2_64).
+    """x, y = c x + s y, c y - conj(s) x; float64 (cublasDrot_v2, cublasDrot_v2_64).
 
-    x: n elements, every incx-th, float64; written.
-    y: n elements, every incy-th, float64; written.
+    - x: n elements, every incx-th, float64; written.
+    - y: n elements, every incy-th, float64; written.
     """
     run("drot", handle, n, x, incx, y, incy, c, s)
 
 
 def crot(handle: Handle, n: int, x: Any, incx: int, y: Any, incy: int, c: Any, s: Any) -> None:
-    """X, y = c x + s y, c y - conj(s) x; complex64 and float32 (cublasCrot_v2, cublasCrot_v2_64).
+    """x, y = c x + s y, c y - conj(s) x; complex64 and float32 (cublasCrot_v2, cublasCrot_v2_64).
 
-    x: n elements, every incx-th, complex64; written.
-    y: n elements, every incy-th, complex64; written.
+    - x: n elements, every incx-th, complex64; written.
+    - y: n elements, every incy-th, complex64; written.
     """
     run("crot", handle, n, x, incx, y, incy, c, s)
 
 
 def csrot(handle: Handle, n: int, x: Any, incx: int, y: Any, incy: int, c: Any, s: Any) -> None:
-    """X, y = c x + s y, c y - conj(s) x; complex64 and float32 (cublasCsrot_v2,
+    """x, y = c x + s y, c y - conj(s) x; complex64 and float32 (cublasCsrot_v2,
     cublasCsrot_v2_64).
 
-    x: n elements, every incx-th, complex64; written.
-    y: n elements, every incy-th, complex64; written.
+    - x: n elements, every incx-th, complex64; written.
+    - y: n elements, every incy-th, complex64; written.
     """
     run("csrot", handle, n, x, incx, y, incy, c, s)
 
 
 def zrot(handle: Handle, n: int, x: Any, incx: int, y: Any, incy: int, c: Any, s: Any) -> None:
-    """X, y = c x + s y, c y - conj(s) x; complex128 and float64 (cublasZrot_v2, cublasZrot_v2_64).
+    """x, y = c x + s y, c y - conj(s) x; complex128 and float64 (cublasZrot_v2, cublasZrot_v2_64).
 
-    x: n elements, every incx-th, complex128; written.
-    y: n elements, every incy-th, complex128; written.
+    - x: n elements, every incx-th, complex128; written.
+    - y: n elements, every incy-th, complex128; written.
     """
     run("zrot", handle, n, x, incx, y, incy, c, s)
 
 
 def zdrot(handle: Handle, n: int, x: Any, incx: int, y: Any, incy: int, c: Any, s: Any) -> None:
-    """X, y = c x + s y, c y - conj(s) x; complex128 and float64 (cublasZdrot_v2,
+    """x, y = c x + s y, c y - conj(s) x; complex128 and float64 (cublasZdrot_v2,
     cublasZdrot_v2_64).
 
-    x: n elements, every incx-th, complex128; written.
-    y: n elements, every incy-th, complex128; written.
+    - x: n elements, every incx-th, complex128; written.
+    - y: n elements, every incy-th, complex128; written.
     """
     run("zdrot", handle, n, x, incx, y, incy, c, s)
 
@@ -937,10 +936,10 @@ def rot_ex(
     cs_type: Any,
     execution_type: Any,
 ) -> None:
-    """X, y = c x + s y, c y - conj(s) x; types of one's own (cublasRotEx, cublasRotEx_64).
+    """x, y = c x + s y, c y - conj(s) x; types of one's own (cublasRotEx, cublasRotEx_64).
 
-    x: n elements, every incx-th, of x_type; written.
-    y: n elements, every incy-th, of y_type; written.
+    - x: n elements, every incx-th, of x_type; written.
+    - y: n elements, every incy-th, of y_type; written.
     """
     run("rot_ex", handle, n, x, x_type, incx, y, y_type, incy, c, s, cs_type, execution_type)
 
@@ -1064,21 +1063,21 @@ def rotg_ex(
 
 
 def srotm(handle: Handle, n: int, x: Any, incx: int, y: Any, incy: int, param: Any) -> None:
-    """X, y = H (x, y) for the modified rotation H that param holds: flag, h11, h21, h12, h22;
+    """x, y = H (x, y) for the modified rotation H that param holds: flag, h11, h21, h12, h22;
     float32 (cublasSrotm_v2, cublasSrotm_v2_64).
 
-    x: n elements, every incx-th, float32; written.
-    y: n elements, every incy-th, float32; written.
+    - x: n elements, every incx-th, float32; written.
+    - y: n elements, every incy-th, float32; written.
     """
     run("srotm", handle, n, x, incx, y, incy, param)
 
 
 def drotm(handle: Handle, n: int, x: Any, incx: int, y: Any, incy: int, param: Any) -> None:
-    """X, y = H (x, y) for the modified rotation H that param holds: flag, h11, h21, h12, h22;
+    """x, y = H (x, y) for the modified rotation H that param holds: flag, h11, h21, h12, h22;
     float64 (cublasDrotm_v2, cublasDrotm_v2_64).
 
-    x: n elements, every incx-th, float64; written.
-    y: n elements, every incy-th, float64; written.
+    - x: n elements, every incx-th, float64; written.
+    - y: n elements, every incy-th, float64; written.
     """
     run("drotm", handle, n, x, incx, y, incy, param)
 
@@ -1096,11 +1095,11 @@ def rotm_ex(
     param_type: Any,
     execution_type: Any,
 ) -> None:
-    """X, y = H (x, y) for the modified rotation H that param holds: flag, h11, h21, h12, h22;
+    """x, y = H (x, y) for the modified rotation H that param holds: flag, h11, h21, h12, h22;
     types of one's own (cublasRotmEx, cublasRotmEx_64).
 
-    x: n elements, every incx-th, of x_type; written.
-    y: n elements, every incy-th, of y_type; written.
+    - x: n elements, every incx-th, of x_type; written.
+    - y: n elements, every incy-th, of y_type; written.
     """
     run("rotm_ex", handle, n, x, x_type, incx, y, y_type, incy, param, param_type, execution_type)
 
