@@ -638,23 +638,29 @@ cdef class ColdCall:
     """A call through ctypes with the same care: ``with ColdCall(library, handle) as call: ...``.
 
     ``call(function, *arguments)`` pins the owning objects among the arguments, runs the C function
-    with the handle locked and raises on a status other than success.
+    with the handle locked and raises on a status other than success. A C function that takes a
+    stream instead of a handle gets its operands ready for the ``stream``.
     """
 
     cdef Frame frame
     cdef Library library
     cdef Handle handle
+    cdef object stream
 
-    def __init__(self, Library library, Handle handle=None):
+    def __init__(self, Library library, Handle handle=None, stream=None):
         if handle is not None:
             handle.ready()
         if library is None:
             raise TypeError("library must be a Library, got None")
         self.library = library
         self.handle = handle
+        self.stream = stream
 
     def __enter__(self):
         begin(&self.frame, self.library, self.handle)
+        if self.stream is not None:
+            self.frame.stream = <PyObject*> self.stream
+            self.frame.device_index = self.stream.device.index
         return self
 
     def __exit__(self, *exception):

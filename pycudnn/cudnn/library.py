@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ctypes
 
-from pycudnn import _core
+from pycudnn import _core, abi
 from pycudnn.abi.cublas_enums import LibraryPropertyType
 from pycudnn.abi.cudnn_enums import ErrQueryMode, Status
 from pycudnn.cudnn._objects import member, require
 from pycudnn.cudnn.handle import Handle
 from pycudnn.libraries import Library, find_library
+from pycudnn.loader import version_number
 
 
 def get_version(library: Library | str | None = None) -> int:
@@ -69,18 +70,20 @@ def query_runtime_error(handle: Handle, mode: ErrQueryMode = ErrQueryMode.BLOCKI
     return Status(status.value)
 
 
+_PARTS = ("Graph", "Ops", "Cnn", "Adv", "SubquadraticOps")
+
+
 def version_check(library: Library | str | None = None) -> tuple[str, ...]:
     """Are the parts of cuDNN of one version (cudnnOpsVersionCheck and its kind)? Which were asked.
 
-    CudnnError names the part that is not.
+    A part that this cuDNN does not have yet is not asked. CudnnError names the part that differs.
     """
     found = find_library("cudnn", library)
     asked = []
     with _core.ColdCall(found) as call:
-        for function in (
-            "cudnnGraphVersionCheck", "cudnnOpsVersionCheck", "cudnnCnnVersionCheck",
-            "cudnnAdvVersionCheck",
-        ):  # fmt: skip
-            call(function)
-            asked.append(function)
+        for part in _PARTS:
+            function = f"cudnn{part}VersionCheck"
+            if version_number(abi.prototype("cudnn", function).since) <= found.version:
+                call(function)
+                asked.append(function)
     return tuple(asked)
