@@ -39,10 +39,11 @@ def read_problem(
     """Check the types of the objects and the shapes of a product; C is laid out as D if None."""
     require(handle, Handle, "handle")
     require(desc, MatmulDescriptor, "desc")
-    c_layout = d_layout if c_layout is None else c_layout
-    layouts = (a_layout, b_layout, c_layout, d_layout)
-    for layout, name in zip(layouts, "abcd", strict=True):
+    for layout, name in ((a_layout, "a"), (b_layout, "b"), (d_layout, "d")):
         require(layout, MatrixLayout, f"{name}_layout")
+    c_layout = d_layout if c_layout is None else c_layout
+    require(c_layout, MatrixLayout, "c_layout")
+    layouts = (a_layout, b_layout, c_layout, d_layout)
     first, second = desc.plan.operations
     m, k = operated(first, a_layout.shape)
     inner, n = operated(second, b_layout.shape)
@@ -51,11 +52,11 @@ def read_problem(
             f"b_layout: op(B) must have the {k} rows that op(A) has columns, got {inner} x {n} "
             f"from {b_layout!r}"
         )
-    for layout, name in ((c_layout, "c_layout"), (d_layout, "d_layout")):
+    for layout, name in ((d_layout, "d_layout"), (c_layout, "c_layout")):
         if layout.shape != (m, n):
             raise ValueError(f"{name} must be {m} x {n}, as op(A) op(B) is, got {layout!r}")
     mode, count, _ = a_layout.batch
-    for layout, name in zip(layouts[1:], "bcd", strict=True):
+    for layout, name in ((b_layout, "b"), (d_layout, "d"), (c_layout, "c")):
         if layout.batch[:2] != (mode, count):
             raise ValueError(
                 f"{name}_layout must have a batch of {count}, {mode.name}, as a_layout has, got "

@@ -19,7 +19,7 @@ _FLOAT8 = {
 }
 _CODES: dict[Any, CudaDataType] = {}
 for _code, _dtype in _FLOAT8.items():
-    _CODES |= dict.fromkeys((_code, _dtype, _dtype.type, str(_dtype)), _code)
+    _CODES |= dict.fromkeys((_code, _dtype, str(_dtype)), _code)
 
 _SCALES = {
     ComputeType.COMPUTE_16F: CudaDataType.R_16F,
@@ -34,6 +34,8 @@ _SCALES = {
 
 def type_code(value: Any, name: str) -> CudaDataType:
     """A cudaDataType from itself, a dtype or its name; ValueError lists what there is."""
+    if isinstance(value, type) and issubclass(value, np.generic):
+        value = np.dtype(value)
     try:
         found = _CODES.get(CudaDataType(value) if type(value) is int else value)
     except (TypeError, ValueError):
