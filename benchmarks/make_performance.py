@@ -31,6 +31,7 @@ class Section:
     columns: Sequence[str] | None = None
     prepare: Callable[[list[results.Row]], list[results.Row]] = list
     lines: tuple[str, str, str] | None = None  # x, y, series of a plot
+    bars: tuple[str, ...] = ()  # columns that name the bars of a plot of time_us
 
 
 def by_batch(rows: list[results.Row]) -> list[results.Row]:
@@ -65,6 +66,11 @@ def over_seeds(rows: list[results.Row]) -> list[results.Row]:
             }
         )
     return table
+
+
+def that_ran(rows: list[results.Row]) -> list[results.Row]:
+    """Leave out what the library refused."""
+    return [row for row in rows if "time_us" in row]
 
 
 SECTIONS = (
@@ -104,6 +110,35 @@ SECTIONS = (
         "What examples/convolution_by_hand.py shows: every algorithm of the three directions with "
         "its workspace, time, and largest error against float64, relative to the largest value.",
     ),
+    Section(
+        "graph-conv-bias-relu",
+        "Convolution, bias and ReLU as one graph",
+        "What examples/graph_conv_bias_relu.py shows: the same work as one graph, as three calls "
+        "of the older interface, and as the one call that it has for this chain; each by its best "
+        "algorithm.",
+    ),
+    Section(
+        "graph-matmul-bias-gelu",
+        "Matrix product, bias and GELU as one graph",
+        "What examples/graph_matmul_bias_gelu.py shows: what bias and GELU cost when they are "
+        "computed where the sums of the product are, before these are written.",
+    ),
+    Section(
+        "graph-engines",
+        "Engines of one graph",
+        "What examples/graph_engines.py shows: every engine that takes convolution, bias and ReLU "
+        "as one graph, with its knobs as they are at first, and the notes that cuDNN has on it.",
+        bars=("engine",),
+    ),
+    Section(
+        "graph-knobs",
+        "One knob of one engine",
+        "What examples/graph_knobs.py shows: the engine that the heuristics propose first for that "
+        "graph, with one of its knobs at every value and the others as proposed. Values that cuDNN "
+        "does not support are left out.",
+        prepare=that_ran,
+        bars=("knob", "value"),
+    ),
 )
 
 # What other documents show.
@@ -124,6 +159,15 @@ def render(section: Section, result: results.Result) -> str:
     )
 
 
+def draw(section: Section, result: results.Result, image: Path) -> None:
+    """Draw the picture of a section."""
+    if section.lines is not None:
+        x, y, series = section.lines
+        results.draw_lines(result, image, x=x, y=y, series=series)
+    else:
+        results.draw_bars(result, image, labels=section.bars, y="time_us")
+
+
 def make(directory: Path, document: Path, plots: bool = True) -> str:
     """Write the document from all result files in ``directory``, and return its text."""
     found = [results.load(path) for path in sorted(directory.glob("*.json"))]
@@ -139,10 +183,9 @@ def make(directory: Path, document: Path, plots: bool = True) -> str:
         parts.append(f"## {section.title}\n\n{textwrap.fill(section.text, 100)}\n")
         for result in mine:
             parts.append(render(section, result))
-            if section.lines is not None and plots:
-                x, y, series = section.lines
+            if plots and (section.lines is not None or section.bars):
                 image = document.with_name(result.file_name).with_suffix(".png")
-                results.draw_lines(result, image, x=x, y=y, series=series)
+                draw(section, result, image)
                 parts.append(f"![{section.title}, {result.device}]({image.name})\n")
     text = "\n".join(parts)
     document.parent.mkdir(parents=True, exist_ok=True)

@@ -222,12 +222,18 @@ def draw_lines(
 def draw_bars(
     result: Result, path: str | Path, *, labels: Sequence[str], y: str, title: str = ""
 ) -> None:
-    """Draw column ``y`` as horizontal bars, one per row, called by the columns ``labels``."""
+    """Draw column ``y`` as horizontal bars, one per row, called by the columns ``labels``.
+
+    On a logarithmic axis where the longest would leave the others too short to be seen.
+    """
     rows = [row for row in result.rows if row.get(y) is not None]
     figure, axes = _figure(title or f"{result.benchmark} on {result.device}", len(rows))
     names = [", ".join(str(row[label]) for label in labels) for row in rows]
-    bars = axes.barh(names, [row[y] for row in rows])
-    axes.bar_label(bars, [format_value(row[y]) for row in rows], padding=3)
+    values = [row[y] for row in rows]
+    bars = axes.barh(names, values)
+    axes.bar_label(bars, [format_value(value) for value in values], padding=3)
+    if min(values, default=1) > 0 and max(values, default=0) > 50 * min(values, default=1):
+        axes.set_xscale("log")
     axes.margins(x=0.15)
     axes.invert_yaxis()
     axes.set_xlabel(y.replace("_", " "))

@@ -41,7 +41,7 @@ def try_engine(
     try:
         row |= operands.measure(engine.config().plan(), y, expected)
     except CudnnError as error:
-        row["status"] = error.status_name.removeprefix("CUDNN_STATUS_").lower()
+        row["status"] = tools.status(error)
     row["numbers"] = names(engine.numerical_notes)
     row["behaviour"] = names(engine.behavior_notes)
     return row

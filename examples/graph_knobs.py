@@ -52,7 +52,7 @@ def turn(context: CudaContext, options: argparse.Namespace) -> list[results.Row]
             plan = engine.config({**proposed.knobs, knob.name: value}).plan()
             row |= operands.measure(plan, y, expected)
         except CudnnError as error:
-            row["status"] = error.status_name.removeprefix("CUDNN_STATUS_").lower()
+            row["status"] = tools.status(error)
         rows.append(row)
     return rows
 

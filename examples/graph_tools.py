@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 from pycudnn import Buffer, CudaContext, dtypes, from_numpy
-from pycudnn.cudnn.graph import ExecutionPlan, Graph, Tensor
+from pycudnn.cudnn.graph import ExecutionPlan, Graph, Tensor, time_call
+from pycudnn.errors import CudnnError
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 import results
@@ -30,6 +32,11 @@ def parser(description: str | None) -> argparse.ArgumentParser:
 def backend(options: argparse.Namespace) -> str | None:
     """Return the backend that ``--backend`` stands for; None is the default one."""
     return None if options.backend == "auto" else str(options.backend)
+
+
+def status(error: CudnnError) -> str:
+    """Name a status in a table, "not_supported" say."""
+    return error.status_name.removeprefix("CUDNN_STATUS_").lower()
 
 
 class Operands:
@@ -55,16 +62,29 @@ class Operands:
         steps = [step * flat.itemsize for step in tensor.strides]
         return np.lib.stride_tricks.as_strided(flat, tensor.shape, steps)
 
+    @property
+    def memory(self) -> tuple[Buffer, ...]:
+        """The buffers alone, in the order of the tensors."""
+        return tuple(self.buffers.values())
+
     def measure(self, plan: ExecutionPlan, y: Tensor, expected: np.ndarray) -> results.Row:
         """Run a plan: its workspace, its time, and its error."""
-        self.buffers[y].fill_bytes(0xFF, self.context.stream)  # nothing left from before can pass
         workspace = self.context.workspace(plan.workspace_size) if plan.workspace_size else None
-        time = plan.time(self.buffers, workspace)
-        return {
-            "workspace_bytes": plan.workspace_size,
-            "time_us": time,
-            "max_error": self.error(y, expected),
-        }
+        return self.measure_call(
+            lambda: plan.execute(self.buffers, workspace), plan.workspace_size, y, expected
+        )
+
+    def measure_call(
+        self, call: Callable[[], None], needed: int, y: Tensor, expected: np.ndarray
+    ) -> results.Row:
+        """Run a call that writes y; the row has its workspace, time and error, or why it failed."""
+        self.buffers[y].fill_bytes(0xFF, self.context.stream)  # nothing left from before can pass
+        try:
+            time = time_call(self.context.stream, call)
+        except CudnnError as error:
+            return {"status": status(error)}
+        row = {"status": "success", "workspace_bytes": needed, "time_us": time}
+        return row | {"max_error": self.error(y, expected)}
 
     def error(self, y: Tensor, expected: np.ndarray) -> float:
         """Compute the largest error of an output, relative to its largest value."""

@@ -31,7 +31,10 @@ else
     echo "== failed: compute-sanitizer is not on the PATH, so no step was checked for memory errors"
     failed=1
 fi
-step "$python" examples/convolution_by_hand.py --backend cuda --output "$output"
+for example in convolution_by_hand graph_conv_bias_relu graph_matmul_bias_gelu graph_engines \
+    graph_knobs; do
+    step "$python" "examples/$example.py" --backend cuda --output "$output"
+done
 for benchmark in call_overhead train_step accuracy; do
     step "$python" "benchmarks/$benchmark.py" --output "$output"
 done

@@ -98,6 +98,20 @@ def test_plots(result, tmp_path):
         assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_the_document_has_pictures_and_leaves_out_what_was_refused(tmp_path):
+    pytest.importorskip("matplotlib")
+    knobs = results.Result("graph-knobs", "Some GPU", {}, "abc", "2020-01-02T03:04:05", {})
+    for value, row in enumerate(({"time_us": 9.5}, {"status": "not_supported"}, {"time_us": 1e4})):
+        knobs.rows.append({"knob": "TILE_SIZE", "value": value, **row})
+    results.save(knobs, tmp_path)
+    text = make_performance.make(tmp_path, tmp_path / "performance.md")
+    assert "| TILE_SIZE | 0 | 9.5 |" in text
+    assert "| TILE_SIZE | 2 | 10,000 |" in text
+    assert "not_supported" not in text
+    assert "(graph-knobs-some-gpu.png)" in text
+    assert (tmp_path / "graph-knobs-some-gpu.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_finish_prints_and_writes(result, tmp_path, capsys):
     options = results.parser("x").parse_args(["--output", str(tmp_path)])
     results.finish(result, options, labels=("name",), y="us")
