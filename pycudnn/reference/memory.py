@@ -109,6 +109,12 @@ def write(address: int, c_type: Any, value: Any, name: str = "out-pointer") -> N
     c_type.from_address(address).value = value
 
 
+def write_wanted(address: int, c_type: Any, value: Any) -> None:
+    """The same where NULL takes nothing."""
+    if address:
+        write(address, c_type, value)
+
+
 def write_array(address: int, c_type: Any, values: Any, name: str = "out-array") -> None:
     """Write C values one after another."""
     if not address:

@@ -18,7 +18,7 @@ from pycudnn.abi.cudnn_enums import (
 
 from ..cudnn_graph import Handle
 from ..descriptors import Dropout, Tensor
-from ..memory import numpy_dtype, write
+from ..memory import numpy_dtype, write, write_wanted
 from ..runtime import bad_param, find_identifier, implements, not_supported, opaque
 from .sequence import FLOATING
 
@@ -156,13 +156,13 @@ def set_attention(
 
 @implements("cudnnGetAttnDescriptor")
 def get_attention(descriptor: Attention, *out: int) -> None:
-    """What was set; zeros if nothing was."""
+    """What was set; zeros if nothing was. NULL takes nothing."""
     values = list(vars(descriptor).values())
     values[6:8] = [find_identifier(dropout) if dropout else 0 for dropout in values[6:8]]
     types = [ctypes.c_uint, ctypes.c_int, ctypes.c_double, *[ctypes.c_int] * 3]
     types += [ctypes.c_void_p] * 2 + [ctypes.c_int] * 11
     for address, c_type, value in zip(out, types, values, strict=True):
-        write(address, c_type, value)
+        write_wanted(address, c_type, value)
 
 
 @implements("cudnnGetMultiHeadAttnBuffers")

@@ -12,7 +12,7 @@ from pycudnn.abi.cudnn_enums import CTCGradMode, CTCLossAlgo, DataType, LossNorm
 
 from ..cudnn_graph import Handle
 from ..descriptors import Tensor
-from ..memory import load, read_array, store, view, write
+from ..memory import load, read_array, store, view, write, write_wanted
 from ..runtime import bad_param, implements, not_supported, opaque
 
 _BLANK = 0
@@ -70,9 +70,8 @@ def set_ctc_loss_v9(
 
 
 def _get(descriptor: CTCLoss, *outs: int) -> None:
-    names = ("compType", "normMode", "gradMode", "maxLabelLength")
-    for out, name, value in zip(outs, names, vars(descriptor).values(), strict=False):
-        write(out, ctypes.c_int, value, name)
+    for out, value in zip(outs, vars(descriptor).values(), strict=False):
+        write_wanted(out, ctypes.c_int, value)  # NULL takes nothing
 
 
 @implements("cudnnGetCTCLossDescriptor")

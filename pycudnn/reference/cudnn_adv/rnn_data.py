@@ -11,6 +11,9 @@ from ..memory import read_array, write, write_array
 from ..runtime import bad_param, implements, not_supported, opaque
 from .sequence import FLOATING, read_fill, write_fill
 
+_LONGEST = 2**16 - 1
+_PIECE = 64
+
 
 @opaque("cudnnRNNDataDescriptor_t", "cudnnCreateRNNDataDescriptor", "cudnnDestroyRNNDataDescriptor")
 @dataclass
@@ -46,17 +49,23 @@ def set_rnn_data(
     ):  # fmt: skip
         if size < 1:
             raise bad_param(f"{name} is {size}, must be at least 1")
-    found = read_array(lengths, ctypes.c_int, batch_size, "seqLengthArray")
+    if max_seq_length > _LONGEST:
+        raise not_supported(f"maxSeqLength is {max_seq_length}, must be at most {_LONGEST}")
     packed = layout == RNNDataLayout.SEQ_MAJOR_PACKED
-    if min(found) < packed or max(found) > max_seq_length:
-        raise bad_param(f"seqLengthArray {found} must be in [{int(packed)}, {max_seq_length}]")
-    if packed and (found[0] != max_seq_length or sorted(found, reverse=True) != list(found)):
+    found: list[int] = []
+    while len(found) < batch_size:  # in pieces: a wrong count runs into a wrong length
+        count = min(_PIECE, batch_size - len(found))
+        at = lengths and lengths + ctypes.sizeof(ctypes.c_int) * len(found)
+        found += read_array(at, ctypes.c_int, count, "seqLengthArray")
+        if min(found[-count:]) < packed or max(found[-count:]) > max_seq_length:
+            raise bad_param(f"seqLengthArray {found} must be in [{int(packed)}, {max_seq_length}]")
+    if packed and (found[0] != max_seq_length or sorted(found, reverse=True) != found):
         raise bad_param(f"seqLengthArray {found} must descend from {max_seq_length}")
     if dtype not in FLOATING:
         raise not_supported(f"sequences of {DataType(dtype).name}")
     data_type = DataType(dtype)
     fresh = RNNData(
-        data_type, RNNDataLayout(layout), max_seq_length, vector_size, found,
+        data_type, RNNDataLayout(layout), max_seq_length, vector_size, tuple(found),
         read_fill(fill, data_type),
     )  # fmt: skip
     vars(descriptor).update(vars(fresh))
@@ -77,6 +86,8 @@ def get_rnn_data(
     """What was set; of the lengths `requested` ones, 0 past the batch."""
     if requested < 0:
         raise bad_param(f"arrayLengthRequested is {requested}, must not be negative")
+    if not fill:
+        raise bad_param("paddingFill is NULL")
     batch = len(descriptor.lengths)
     for address, value in (
         (dtype, descriptor.dtype), (layout, descriptor.layout), (batch_size, batch),

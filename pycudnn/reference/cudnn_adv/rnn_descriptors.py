@@ -30,7 +30,7 @@ from pycudnn.abi.cudnn_enums import Status as Code
 
 from ..cudnn_graph import Handle
 from ..descriptors import Dropout, Tensor
-from ..memory import numpy_dtype, write
+from ..memory import numpy_dtype, write, write_wanted
 from ..runtime import Status, bad_param, find_identifier, implements, not_supported, opaque
 from .rnn_data import RNNData
 
@@ -200,14 +200,14 @@ def _check_enum(kind: type[IntEnum], value: int, name: str) -> None:
 
 @implements("cudnnGetRNNDescriptor_v8")
 def get_rnn(descriptor: RNN, *out: int) -> None:
-    """What was set."""
+    """What was set. NULL takes nothing."""
     if not descriptor.layers:
         raise Status(Code.NOT_INITIALIZED, "the RNN descriptor has not been set")
     values = list(vars(descriptor).values())[:-1]  # all but the clip
     values[-2] = find_identifier(descriptor.dropout)
     types = [ctypes.c_int] * 12 + [ctypes.c_void_p, ctypes.c_uint32]
     for address, c_type, value in zip(out, types, values, strict=True):
-        write(address, c_type, value)
+        write_wanted(address, c_type, value)
 
 
 @implements("cudnnRNNSetClip_v8")
@@ -226,17 +226,17 @@ def set_clip_v9(descriptor: RNN, mode: int, low: float, high: float) -> None:
 
 @implements("cudnnRNNGetClip_v8")
 def get_clip_v8(descriptor: RNN, mode: int, nan: int, low: int, high: int) -> None:
-    """What was set."""
+    """What was set. NULL takes nothing."""
     get_clip_v9(descriptor, mode, low, high)
-    write(nan, ctypes.c_int, descriptor.clip.nan, "clipNanOpt")
+    write_wanted(nan, ctypes.c_int, descriptor.clip.nan)
 
 
 @implements("cudnnRNNGetClip_v9")
 def get_clip_v9(descriptor: RNN, mode: int, low: int, high: int) -> None:
-    """What was set."""
-    write(mode, ctypes.c_int, descriptor.clip.mode, "clipMode")
-    write(low, ctypes.c_double, descriptor.clip.low, "lclip")
-    write(high, ctypes.c_double, descriptor.clip.high, "rclip")
+    """What was set. NULL takes nothing."""
+    write_wanted(mode, ctypes.c_int, descriptor.clip.mode)
+    write_wanted(low, ctypes.c_double, descriptor.clip.low)
+    write_wanted(high, ctypes.c_double, descriptor.clip.high)
 
 
 @implements("cudnnBuildRNNDynamic")

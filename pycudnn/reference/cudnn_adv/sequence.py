@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pycudnn.abi.cudnn_enums import CUDNN_SEQDATA_DIM_COUNT, DataType, SeqDataAxis
 from pycudnn.abi.cudnn_enums import Status as Code
 
-from ..memory import numpy_dtype, raw, read_array, write, write_array
+from ..memory import numpy_dtype, raw, read_array, write_array, write_wanted
 from ..runtime import Status, bad_param, implements, not_supported, opaque
 
 FLOATING = (DataType.FLOAT, DataType.DOUBLE, DataType.HALF, DataType.BFLOAT16)
@@ -106,8 +106,7 @@ def get_seq_data(
         (ndim, ctypes.c_int, len(descriptor.shape)),
         (count, ctypes.c_size_t, len(descriptor.lengths)),
     ):
-        if address:
-            write(address, c_type, value)
+        write_wanted(address, c_type, value)
     for address, values, requested in (
         (dims, descriptor.shape, dims_requested),
         (axes, descriptor.axes, dims_requested),
