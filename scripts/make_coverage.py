@@ -30,6 +30,10 @@ the same for the libraries of a machine, and `--missing` with it names the funct
 Every function that NVIDIA's headers declare is in `pycudnn.raw`. *Reference* counts those that the
 reference library computes, *object face* those that the classes and functions of `pycudnn.cudnn`,
 `pycudnn.cublas` and their like call.
+
+Some functions stay out of the object face on purpose. The `_internal` ones of cublasLt initialise
+descriptors in memory of the caller's, which their constructors do by other functions. Grouped
+matrix layouts keep their sizes on the device, where nothing can be checked before a call.
 """
 EXPORTED = """## Library versions
 

@@ -1,16 +1,16 @@
 """cublasLt: products described by objects, with what comes before and after them fused in.
 
-    layout = cublaslt.MatrixLayout("float32", rows, columns)       # column-major
     desc = cublaslt.MatmulDescriptor(epilogue=cublaslt.Epilogue.RELU_BIAS, bias=bias)
+    layouts = [cublaslt.MatrixLayout("float32", *shape) for shape in ((m, k), (k, n), (m, n))]
+    a_layout, b_layout, d_layout = layouts
     records = cublaslt.get_heuristics(handle, desc, a_layout, b_layout, None, d_layout)
-    best = records.best
-    cublaslt.matmul(handle, desc, a, a_layout, b, b_layout, None, None, d, d_layout,
-                    best.algorithm, context.workspace(best.workspace))
+    best, space = records.best.algorithm, context.workspace(records.best.workspace)
+    cublaslt.matmul(handle, desc, a, a_layout, b, b_layout, None, None, d, d_layout, best, space)
 
-A ``MatmulDescriptor`` says what is computed, a ``MatrixLayout`` where a matrix lies, a
-``MatmulPreference`` what its ``Algorithm`` may need. All are set once, by their constructors;
-properties are read back from the library, and ``replace`` makes another one. ``linear`` is a
-fully connected layer in one call, on row-major arrays.
+A ``MatmulDescriptor`` says what is computed, a ``MatrixLayout`` where a matrix lies (by columns,
+unless its order is another), a ``MatmulPreference`` what an ``Algorithm`` may need. All are set
+once, by their constructors; properties are read back from the library, and ``replace`` makes
+another one. ``linear`` is a fully connected layer in one call, on row-major arrays.
 
 Operands are pycudnn buffers; on the reference side NumPy arrays too, on the CUDA side anything that
 exports ``__cuda_array_interface__`` or DLPack. Wrong sizes, memory too small or misaligned, and

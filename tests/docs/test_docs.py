@@ -123,7 +123,7 @@ def test_every_option_named_exists(document):
 
 # ---- names ---------------------------------------------------------------------------------------
 
-FACES = ("cudnn", "cublas", "kernels", "errors", "config", "raw")
+FACES = ("cudnn", "cublas", "cublaslt", "kernels", "errors", "config", "raw")
 
 
 def exists(name: str) -> bool:
@@ -182,6 +182,9 @@ def test_the_name_check_sees_names():
 
 @each_document
 def test_every_c_function_named_is_declared_or_known_to_be_gone(document):
-    for name, library in re.findall(r"\b((cudnn|cublas)[A-Z]\w+)", document.read_text()):
-        known = versioned_name(library, name) in abi.prototypes(library) or name in REPLACEMENTS
+    for name, library in re.findall(
+        r"\b((cudnn|cublasLt|cublas(?!Lt))[A-Z]\w+)", document.read_text()
+    ):
+        known = versioned_name(library.lower(), name) in abi.prototypes(library.lower())
+        known = known or name in REPLACEMENTS
         assert known or name in HANDLES or name in ENUMS, name
