@@ -236,7 +236,7 @@ def draw_bars(
         axes.set_xscale("log")
     axes.margins(x=0.15)
     axes.invert_yaxis()
-    axes.set_xlabel(y.replace("_", " "))
+    axes.set(xlabel=y.replace("_", " "), ylabel=", ".join(labels).replace("_", " "))
     figure.savefig(path, dpi=150)
 
 

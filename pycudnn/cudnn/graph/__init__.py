@@ -19,7 +19,7 @@ from pycudnn.abi.cudnn_enums import (
     ResampleMode,
 )
 from pycudnn.cudnn.graph.builder import Graph
-from pycudnn.cudnn.graph.descriptor import BackendDescriptor
+from pycudnn.cudnn.graph.descriptor import BackendDescriptor, ByValue
 from pycudnn.cudnn.graph.engines import Engine, EngineConfig, Knob
 from pycudnn.cudnn.graph.execution import (
     execute,
@@ -43,6 +43,7 @@ __all__ = [
     "BackendNormFwdPhase",
     "BackendNormMode",
     "BackendNumericalNote",
+    "ByValue",
     "Engine",
     "EngineConfig",
     "ExecutionPlan",

@@ -7,8 +7,13 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
-from pycudnn import _core
-from pycudnn.abi.cudnn_enums import BackendAttributeName, BackendDescriptorType, ResampleMode
+from pycudnn import _core, dtypes
+from pycudnn.abi.cudnn_enums import (
+    BackendAttributeName,
+    BackendDescriptorType,
+    DataType,
+    ResampleMode,
+)
 from pycudnn.abi.cudnn_enums import BackendAttributeType as T
 from pycudnn.abi.types import ctypes_type
 from pycudnn.cudnn._objects import require
@@ -153,6 +158,8 @@ class BackendDescriptor:
             raise ValueError(f"this {self.kind.name} needs {', '.join(missing)} first")
         if _is_maximum_without_index(owner):
             raise ValueError(f"this {self.kind.name} of MAXPOOL needs its IDXDESC first")
+        if self.kind == BackendDescriptorType.OPERATIONGRAPH_DESCRIPTOR:
+            _check_unique_ids(owner)
         with _core.ColdCall(self.library, owner.handle) as call:
             call("cudnnBackendFinalize", owner)
         owner.finalized = True
@@ -293,6 +300,8 @@ class BackendDescriptor:
         count = self._read(owner, spec, kind, room, array) if room else 0
         for item in made[:count]:
             item.finalized, item.origin = True, owner
+        for item, original in zip(made, owner.contents.get(spec.name, ()), strict=False):
+            item.contents = original.contents  # the library does not tell everything
         return tuple(self._of(item) for item in made[:count])
 
     @classmethod
@@ -321,20 +330,44 @@ def _is_maximum_without_index(owner: Owner) -> bool:
     return bool(mode == (ResampleMode.MAXPOOL,))
 
 
-class Address:
-    """An address that was checked, for a variant pack; keeps what it belongs to."""
+# What two descriptors of one tensor must agree in, and what it is where it is not set.
+_IDENTITY = (
+    (BackendAttributeName.TENSOR_DATA_TYPE, ()),
+    (BackendAttributeName.TENSOR_DIMENSIONS, ()),
+    (BackendAttributeName.TENSOR_STRIDES, ()),
+    (BackendAttributeName.TENSOR_IS_VIRTUAL, (False,)),
+    (BackendAttributeName.TENSOR_IS_BY_VALUE, (False,)),
+)
 
-    def __init__(self, address: int, owner: Any = None) -> None:
-        self.address = address
-        self.owner = owner
 
-    @classmethod
-    def of_bytes(cls, data: bytes) -> Address:
-        """A copy of an element in host memory, for tensors that are passed by value."""
-        memory = ctypes.create_string_buffer(data, max(len(data), 16))
-        return cls(ctypes.addressof(memory), memory)
+def _check_unique_ids(graph: Owner) -> None:
+    """In a graph a unique id is one tensor: cuDNN goes by it alone to find the memory."""
+    known: dict[int, tuple[Any, ...]] = {}
+    for owner in graph.walk():
+        if owner.kind == BackendDescriptorType.TENSOR_DESCRIPTOR:
+            (uid,) = owner.contents[BackendAttributeName.TENSOR_UNIQUE_ID]
+            described = tuple(owner.contents.get(name, default) for name, default in _IDENTITY)
+            if known.setdefault(uid, described) != described:
+                raise ValueError(f"OPERATIONGRAPH_OPS has two tensors with the unique id {uid}")
+
+
+class ByValue:
+    """A number in host memory, for a variant pack's tensor that is passed by value.
+
+    ``dtype`` is the tensor's. ValueError for NaN, infinities and what the type cannot hold.
+    """
+
+    def __init__(self, value: float, dtype: Any = DataType.FLOAT) -> None:
+        self.dtype = dtypes.to_data_type(dtype)
+        self.value = values.number_of(value, self.dtype, "value")
+        data = dtypes.scalar_bytes(self.value, self.dtype)
+        self._memory = ctypes.create_string_buffer(data, max(len(data), 16))
+        self.address = ctypes.addressof(self._memory)
+
+    def __repr__(self) -> str:
+        return f"ByValue({self.value:g}, {dtypes.name(self.dtype)})"
 
 
 def address_of(call: _core.ColdCall, item: Any, name: str) -> int:
     """Address of memory for a variant pack, of any data type and size."""
-    return item.address if isinstance(item, Address) else call.operand(item, name, False)
+    return item.address if isinstance(item, ByValue) else call.operand(item, name, False)

@@ -13,7 +13,7 @@ from pycudnn.abi.cudnn_enums import BackendDescriptorType as K
 from pycudnn.abi.cudnn_enums import DataType
 from pycudnn.cudnn import _objects
 from pycudnn.cudnn._objects import require
-from pycudnn.cudnn.graph.descriptor import Address, BackendDescriptor, Owner
+from pycudnn.cudnn.graph.descriptor import BackendDescriptor, ByValue, Owner
 from pycudnn.cudnn.handle import Handle
 from pycudnn.errors import LibraryMismatch
 
@@ -31,15 +31,17 @@ class Layout(_core.TensorLike):
         *,
         alignment: int = 1,
         alias: int | None = None,
+        by_value: bool = False,
     ) -> None:
         self.uid = uid
         self.name = name
+        self.by_value = by_value  # its memory is the host's
         self.alignment = alignment  # bytes
         self.alias = alias  # unique id of the input whose memory this output may share
         self._lay_out(dtype, shape, strides, dtypes.item_bytes(dtype), 0)
 
     def __repr__(self) -> str:
-        dtype = dtypes.to_numpy(self.dtype_code)
+        dtype = dtypes.name(self.dtype_code)
         return f"tensor {self.name} (shape={self.shape}, strides={self.strides}, dtype={dtype})"
 
 
@@ -52,7 +54,10 @@ def layouts_of(plan: Owner) -> dict[int, Layout]:
             (uid,), (code,) = has[A.TENSOR_UNIQUE_ID], has[A.TENSOR_DATA_TYPE]
             shape, strides = has[A.TENSOR_DIMENSIONS], has[A.TENSOR_STRIDES]
             (alignment,) = has.get(A.TENSOR_BYTE_ALIGNMENT, (1,))
-            found[uid] = Layout(uid, str(uid), DataType(code), shape, strides, alignment=alignment)
+            found[uid] = Layout(
+                uid, str(uid), DataType(code), shape, strides, alignment=alignment,
+                by_value=has.get(A.TENSOR_IS_BY_VALUE) == (True,),
+            )  # fmt: skip
     return found
 
 
@@ -76,8 +81,13 @@ def bind(
         value = values.get(layout.uid)
         if value is None:
             raise ValueError(f"{layout!r} needs an operand")
-        if isinstance(value, Address):
+        if layout.by_value:
+            if not isinstance(value, ByValue) or value.dtype != layout.dtype_code:
+                wanted = f"a ByValue of {dtypes.name(layout.dtype_code)}"
+                raise TypeError(f"tensor {layout.name} must be {wanted}, got {value!r}")
             addresses.append(value.address)
+        elif isinstance(value, ByValue):
+            raise TypeError(f"tensor {layout.name} must be memory, got {value!r}")
         else:
             writes = written is None or layout.uid in written
             name = f"tensor {layout.name}"

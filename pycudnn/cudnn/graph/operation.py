@@ -7,9 +7,10 @@ from typing import Any
 
 from pycudnn import dtypes
 from pycudnn.abi.cudnn_enums import BackendDescriptorType, DataType
-from pycudnn.cudnn._objects import finite, integer, integers, require
+from pycudnn.cudnn._objects import integer, integers, require
 from pycudnn.cudnn.graph.descriptor import BackendDescriptor
 from pycudnn.cudnn.graph.tensor import Shape, Tensor, packed, strides_like
+from pycudnn.cudnn.graph.values import number_of
 from pycudnn.errors import StatusError
 from pycudnn.libraries import Library
 
@@ -90,14 +91,14 @@ class Operations:
     ) -> Tensor:
         """A tensor of one element that is part of the graph and passed by value.
 
-        ``dtype`` is the graph's compute type where it is None. ValueError for NaN and infinities.
+        ``dtype`` is the graph's compute type where it is None. ValueError for NaN and infinities,
+        and for a number that the type cannot hold.
         """
         self._check_growing()
         data_type = self.compute_type if dtype is None else dtypes.to_data_type(dtype)
         shape = (1,) * integer(ndim, "ndim", 1, 8)
-        return self._put(
-            Tensor(self, shape, shape, data_type, name or "", value=finite(value, "value"))  # type: ignore[arg-type]
-        )
+        number = number_of(value, data_type, "value")
+        return self._put(Tensor(self, shape, shape, data_type, name or "", value=number))  # type: ignore[arg-type]
 
     def _put(self, tensor: Tensor) -> Tensor:
         require(tensor.name, str, "name")

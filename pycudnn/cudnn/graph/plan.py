@@ -9,13 +9,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from pycudnn import _core, dtypes
+from pycudnn import _core
 from pycudnn.abi.cudnn_enums import BackendAttributeName as A
 from pycudnn.abi.cudnn_enums import BackendAttributeType as T
 from pycudnn.abi.cudnn_enums import BackendDescriptorType as K
 from pycudnn.abi.cudnn_enums import DataType
 from pycudnn.cudnn._objects import require
-from pycudnn.cudnn.graph.descriptor import Address, BackendDescriptor, Owner
+from pycudnn.cudnn.graph.descriptor import BackendDescriptor, ByValue, Owner
 from pycudnn.cudnn.graph.execution import Layout, bind, check_workspace, keep_in_capture
 from pycudnn.cudnn.graph.tensor import Tensor
 from pycudnn.cudnn.graph.timing import time_call
@@ -81,13 +81,14 @@ class Operands:
         with_memory = [operand for operand in self.all if operand.value is None]
         self.layouts = {operand.name: operand.layout for operand in with_memory}
         self.written = frozenset(operand.uid for operand in with_memory if operand.written)
-        by_value = [operand for operand in self.all if operand.value is not None]
-        self._values = [
-            Address.of_bytes(dtypes.scalar_bytes(operand.value, operand.data_type))
-            for operand in by_value
-        ]
+        by_value = {
+            operand.uid: ByValue(operand.value, operand.data_type)
+            for operand in self.all
+            if operand.value is not None
+        }
+        self._values = tuple(by_value.values())
         self.value_addresses = [value.address for value in self._values]
-        uids = [operand.uid for operand in (*with_memory, *by_value)]
+        uids = [*(operand.uid for operand in with_memory), *by_value]
         self.uids = (ctypes.c_int64 * len(uids))(*uids)
 
     @classmethod

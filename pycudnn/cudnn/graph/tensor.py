@@ -83,7 +83,7 @@ class Tensor:
         role = "virtual" if self.is_virtual else "output" if self.is_output else "input"
         if self.value is not None:
             role = f"value {self.value:g}"
-        dtype = dtypes.to_numpy(self.dtype)
+        dtype = dtypes.name(self.dtype)
         return f"Tensor({self.name}: {role}, {self.shape}, strides={self.strides}, {dtype})"
 
 

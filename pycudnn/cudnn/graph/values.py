@@ -11,11 +11,14 @@ from enum import IntEnum
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
 from pycudnn import dtypes
 from pycudnn.abi import cudnn_enums as enums
 from pycudnn.abi.cudnn_enums import BackendAttributeType as T
+from pycudnn.abi.cudnn_enums import DataType
 from pycudnn.abi.types import cudnnFraction_t
-from pycudnn.cudnn._objects import member, real
+from pycudnn.cudnn._objects import finite, member, real
 from pycudnn.cudnn.graph.attributes import Attribute
 
 _DATA_TYPE_SINCE = {enums.DataType.BYTE_BOOLEAN: 92500, enums.DataType.FP8_E5M3: 92600}
@@ -150,6 +153,23 @@ def _converter(spec: Attribute, kind: T) -> Callable[[Any, str], Any]:
     if kind is T.BOOLEAN:
         return _flag
     return lambda value, name: _real(value, name, spec, kind)
+
+
+def number_of(value: Any, dtype: DataType, name: str) -> float:
+    """A number that is passed by value in a data type; ValueError where the type cannot hold it."""
+    known = dtypes.to_numpy(dtype)
+    if not isinstance(known, np.dtype):
+        raise TypeError(f"a number cannot be passed by value as {dtypes.name(dtype)}")
+    number = finite(value, name)
+    if known.kind in "iub":
+        least, most = (0, 1) if known.kind == "b" else (np.iinfo(known).min, np.iinfo(known).max)
+        fits = number.is_integer() and least <= number <= most
+    else:
+        with np.errstate(over="ignore"):
+            fits = bool(np.isfinite(np.array(number).astype(known)))
+    if not fits:
+        raise ValueError(f"{name} must be a number that {known} can hold, got {value!r}")
+    return number
 
 
 def elements(spec: Attribute, value: Any) -> tuple[Any, ...]:

@@ -317,6 +317,49 @@ def test_objects_of_two_libraries_do_not_mix():
             plan.set("EXECUTION_PLAN_HANDLE", handle)
 
 
+def relu_of(library, x, y):
+    pointwise = BackendDescriptor(
+        "POINTWISE_DESCRIPTOR",
+        {"POINTWISE_MODE": "RELU_FWD", "POINTWISE_MATH_PREC": "float32"},
+        library=library,
+    ).finalize()
+    return BackendDescriptor(
+        "OPERATION_POINTWISE_DESCRIPTOR",
+        {
+            "OPERATION_POINTWISE_PW_DESCRIPTOR": pointwise,
+            "OPERATION_POINTWISE_XDESC": x,
+            "OPERATION_POINTWISE_YDESC": y,
+        },
+        library=library,
+    ).finalize()
+
+
+def graph_of(handle, *operations):
+    return BackendDescriptor(
+        "OPERATIONGRAPH_DESCRIPTOR",
+        {"OPERATIONGRAPH_HANDLE": handle, "OPERATIONGRAPH_OPS": operations},
+        library=handle.library,
+    )
+
+
+def test_a_unique_id_is_one_tensor(context):
+    handle, library = context.cudnn, context.cudnn.library
+    shape = (2, 3, 8, 9)
+    x, again, other = (four(library, 1, size) for size in (shape, shape, (2, 3, 9, 8)))
+    y, z = four(library, 2, shape), four(library, 3, (2, 3, 9, 8))
+    first = relu_of(library, x, y)
+    with pytest.raises(ValueError, match="two tensors with the unique id 1"):
+        graph_of(handle, first, relu_of(library, other, z)).finalize()
+    more = four(library, 4, shape)
+    graph_of(handle, first, relu_of(library, again, more)).finalize()
+    convolved = forward(library).finalize()
+    read = convolved.get("OPERATION_CONVOLUTION_FORWARD_Y")
+    with pytest.raises(ValueError, match="two tensors with the unique id 3"):
+        graph_of(handle, convolved, relu_of(library, z, four(library, 6, (2, 3, 9, 8)))).finalize()
+    wide = four(library, 5, shape_of(read))
+    graph_of(handle, relu_of(library, read, wide)).finalize()
+
+
 def test_handles_are_checked(library):
     plan = BackendDescriptor("EXECUTION_PLAN_DESCRIPTOR", library=library)
     for wrong in (None, 5, "handle", tensor(library)):

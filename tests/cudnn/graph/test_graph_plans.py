@@ -746,6 +746,50 @@ def test_variant_packs_that_do_not_fit(bench):
         graph_api.execute(handle, descriptor, pack)
 
 
+def test_values_in_a_variant_pack(bench):
+    """A number is passed in host memory: neither device memory nor a bare number will do."""
+    graph = bench.graph()
+    x = graph.tensor((4, 8, 6, 6), format=NHWC, name="x")
+    half = graph.scalar(0.5, name="half")
+    y = graph.multiply(x, half)
+    plan = plan_or_skip(graph)
+    numbers = bench.values(x)
+    memory = [bench.memory(x, numbers), bench.memory(y)]
+    settings = {
+        "VARIANT_PACK_UNIQUE_IDS": (x.uid, y.uid, half.uid),
+        "VARIANT_PACK_DATA_POINTERS": [*memory, graph_api.ByValue(0.25, "float32")],
+        "VARIANT_PACK_WORKSPACE": bench.scratch(plan.workspace_size),
+    }
+    graph_api.execute(plan.handle, plan.descriptor, pack_of(plan, settings))
+    check(bench.read(y, memory[1]), 0.25 * numbers)
+
+    def refused(text, *pointers):
+        pack = pack_of(plan, settings, VARIANT_PACK_DATA_POINTERS=[*pointers])
+        with pytest.raises(TypeError, match=text):
+            graph_api.execute(plan.handle, plan.descriptor, pack)
+
+    refused("tensor 2 must be a ByValue of float32", *memory, memory[0])
+    refused("tensor 2 must be a ByValue of float32", *memory, graph_api.ByValue(0.25, "float64"))
+    refused("tensor 1 must be memory", graph_api.ByValue(1), memory[1], graph_api.ByValue(1))
+    assert "0.25, float32" in repr(graph_api.ByValue(0.25))
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "error"),
+    [
+        (1e40, "float32", ValueError), (1e5, "float16", ValueError), (0.5, "int32", ValueError),
+        (2**31, "int32", ValueError), (-1, "uint8", ValueError), (2, "bool", ValueError),
+        (math.nan, "float32", ValueError), ("1", "float32", TypeError), (1, "int9", TypeError),
+        (1, cudnn.DataType.FP8_E4M3, TypeError),
+    ],
+)  # fmt: skip
+def test_values_that_their_type_cannot_hold(bench, value, dtype, error):
+    with pytest.raises(error):
+        graph_api.ByValue(value, dtype)
+    with pytest.raises(error):
+        bench.graph().scalar(value, dtype)
+
+
 def test_cuda_graphs_are_asked_for_by_type(bench):
     plan, settings, _, _ = by_hand(bench)
     pack = pack_of(plan, settings)
