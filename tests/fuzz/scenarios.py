@@ -386,6 +386,7 @@ def graph_descriptors(case: Case) -> None:
         library=case.library,
     ).finalize()
     graphs.execute(case.handle, plan.descriptor, pack)
+    graphs.ByValue(0.5, "float32")
     try:
         graphs.get_execution_plan_workspace_size(case.handle, plan.descriptor, pack)
     except NotSupported:  # cuDNN before 9.23
