@@ -38,8 +38,9 @@ class Config:
     def tf32(self) -> bool:
         """May float32 products be computed in TF32, which keeps 10 bits of each factor? False.
 
-        The math type of convolution, RNN and attention descriptors, the math mode of cuBLAS
-        handles and the compute type of cuBLASLt products, where none is given.
+        The math type of convolution, RNN and attention descriptors, the engines that
+        ``graph.Graph`` chooses among, the math mode of cuBLAS handles and the compute type of
+        cublasLt products, where none is given.
         """
         return bool(self._get("tf32"))
 
@@ -51,8 +52,9 @@ class Config:
     def deterministic(self) -> bool:
         """Must the same call on the same data give the same bits? False.
 
-        Algorithms that a search does not report as deterministic are not chosen, and cuBLAS
-        handles do not take ``atomics_mode`` ALLOWED.
+        Algorithms and engines that the library does not report as deterministic are not chosen,
+        cublasLt's heuristics leave out sums by atomic additions, and cuBLAS handles refuse
+        ``atomics_mode`` ALLOWED.
         """
         return bool(self._get("deterministic"))
 

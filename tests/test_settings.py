@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 
+import numpy as np
 import pytest
 
 import pycudnn
-from pycudnn import config, cudnn
+from pycudnn import CudaContext, config, cublas, cudnn, from_numpy
 from pycudnn.abi.cudnn_enums import MathType
 from pycudnn.settings import Config
 
@@ -92,7 +93,69 @@ def test_override_is_for_one_thread():
     assert seen == [False]
 
 
-def test_tf32_reaches_descriptors(library):
-    assert cudnn.ConvolutionDescriptor(library=library).math_type is MathType.FMA_MATH
+SEQUENCES = {"qo_max_seq_length": 3, "kv_max_seq_length": 3}
+DESCRIPTORS = {
+    "convolution": lambda kind, **more: cudnn.ConvolutionDescriptor(compute_type=kind, **more),
+    "RNN": lambda kind, **more: cudnn.RNNDescriptor(4, 4, dtype=kind, **more),
+    "attention": lambda kind, **more: cudnn.AttentionDescriptor(
+        2, 4, 4, 4, dtype=kind, **SEQUENCES, **more
+    ),
+}
+
+
+def math_type(descriptor):
+    """As the library has it."""
+    if isinstance(descriptor, cudnn.AttentionDescriptor):
+        return descriptor.read().math_type
+    return descriptor.math_type
+
+
+@pytest.mark.parametrize("make", DESCRIPTORS.values(), ids=list(DESCRIPTORS))
+def test_tf32_reaches_descriptors(library, make):
+    assert math_type(make("float32", library=library)) is MathType.FMA_MATH
+    assert math_type(make("float16", library=library)) is MathType.DEFAULT_MATH
     with config.override(tf32=True):
-        assert cudnn.ConvolutionDescriptor(library=library).math_type is MathType.DEFAULT_MATH
+        assert math_type(make("float32", library=library)) is MathType.DEFAULT_MATH
+        given = make("float32", math_type=MathType.FMA_MATH, library=library)
+        assert math_type(given) is MathType.FMA_MATH
+
+
+@pytest.mark.parametrize("tf32", [False, True])
+def test_c9_one_switch_for_convolutions_and_products(backend, tf32):
+    """1 + 2**-11 times an identity: exact in plain float32, off by at most 2**-10 in TF32."""
+    value = np.float32(1 + 2**-11)
+    with config.override(tf32=tf32), CudaContext(backend) as context:
+        on_it = {"device": context.device, "stream": context.stream}
+        library = context.cudnn.library
+        shape = (1, 64, 8, 8)
+        x_desc = cudnn.TensorDescriptor(shape, library=library)
+        w_desc = cudnn.FilterDescriptor((64, 64, 1, 1), library=library)
+        conv = cudnn.ConvolutionDescriptor(library=library)
+        algorithm = cudnn.ConvolutionFwdAlgo.IMPLICIT_PRECOMP_GEMM
+        needed = cudnn.get_convolution_forward_workspace_size(
+            context.cudnn, x_desc, w_desc, conv, x_desc, algorithm
+        )
+        x = from_numpy(np.full(shape, value), **on_it)
+        w = from_numpy(np.eye(64, dtype=np.float32).reshape(64, 64, 1, 1), **on_it)
+        y = from_numpy(np.full(shape, np.nan, np.float32), **on_it)
+        cudnn.convolution_forward(
+            context.cudnn, x_desc, x, w_desc, w, conv, algorithm, context.workspace(needed),
+            x_desc, y,
+        )  # fmt: skip
+        a = from_numpy(np.full((256, 256), value), **on_it)
+        eye = from_numpy(np.eye(256, dtype=np.float32), **on_it)
+        c = from_numpy(np.full((256, 256), np.nan, np.float32), **on_it)
+        cublas.sgemm(context.cublas, 0, 0, 256, 256, 256, 1.0, a, 256, eye, 256, 0.0, c, 256)
+        for result in (y, c):
+            error = np.abs(result.numpy(context.stream) - value).max()
+            assert error <= (2**-10 if tf32 else 0)
+
+
+def test_show_config_prints_the_settings(capsys):
+    with config.override(tf32=True, workspace_limit=77):
+        assert pycudnn.show_config(as_dict=True)["settings"] == {
+            "tf32": True, "deterministic": False, "workspace_limit": 77,
+        }  # fmt: skip
+        pycudnn.show_config()
+    printed = "settings         tf32 True, deterministic False, workspace_limit 77\n"
+    assert printed in capsys.readouterr().out

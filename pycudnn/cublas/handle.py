@@ -70,7 +70,8 @@ class Handle(EmulationSettings):
     def atomics_mode(self) -> AtomicsMode:
         """May sums be taken in an order that varies from call to call (cublasSetAtomicsMode)?
 
-        NOT_ALLOWED, the default: equal calls give equal bits.
+        NOT_ALLOWED, the default: equal calls give equal bits. ValueError for ALLOWED where
+        ``pycudnn.config.deterministic`` is set.
         """
         return AtomicsMode(self._get("cublasGetAtomicsMode"))
 
@@ -78,6 +79,11 @@ class Handle(EmulationSettings):
     def atomics_mode(self, mode: AtomicsMode) -> None:
         if mode not in tuple(AtomicsMode):
             raise ValueError(f"atomics_mode must be NOT_ALLOWED (0) or ALLOWED (1), got {mode!r}")
+        if mode == AtomicsMode.ALLOWED and config.deterministic:
+            raise ValueError(
+                "atomics_mode must be NOT_ALLOWED (0) while pycudnn.config.deterministic is set, "
+                f"got {mode!r}"
+            )
         self._set("cublasSetAtomicsMode", mode)
 
     @property

@@ -10,10 +10,11 @@ from enum import IntEnum
 from typing import Any, TypeVar
 
 from pycudnn import _core
-from pycudnn.abi.cudnn_enums import CUDNN_DIM_MAX, DataType
+from pycudnn.abi.cudnn_enums import CUDNN_DIM_MAX, DataType, MathType
 from pycudnn.abi.types import ctypes_type
 from pycudnn.errors import StatusError
 from pycudnn.libraries import Library
+from pycudnn.settings import config
 
 INT_MAX = 2**31 - 1
 
@@ -86,6 +87,14 @@ def member(kind: type[E], value: Any, name: str) -> E:
     except ValueError:
         known = ", ".join(f"{item.name} ({item.value})" for item in kind)
         raise ValueError(f"{name} must be a {kind.__name__}: {known}; got {value!r}") from None
+
+
+def choose_math_type(value: Any, computed_in: DataType) -> MathType:
+    """A math type. None: plain float32 for float32 unless ``config.tf32``, else DEFAULT_MATH."""
+    if value is None:
+        plain = computed_in == DataType.FLOAT and not config.tf32
+        return MathType.FMA_MATH if plain else MathType.DEFAULT_MATH
+    return member(MathType, value, "math_type")
 
 
 def shape_of(value: Any, name: str) -> tuple[int, ...]:

@@ -23,7 +23,7 @@ from pycudnn.abi.cudnn_enums import (
     MultiHeadAttnWeightKind,
 )
 from pycudnn.abi.types import ctypes_type
-from pycudnn.cudnn._objects import construct, finite, integer, member, require
+from pycudnn.cudnn._objects import choose_math_type, construct, finite, integer, member, require
 from pycudnn.cudnn._sequences import as_dropout, sequence_type
 from pycudnn.cudnn._weights import Locator, WeightView
 from pycudnn.cudnn.dropout import DropoutDescriptor
@@ -69,8 +69,10 @@ class AttentionDescriptor(_core.Owned):
     and keys must have one length after theirs. The limits are of time steps, batch and beams of
     all data. With beams, all queries of a batch share its keys and values, or with ``one_to_one``
     each beam has its own. ``proj_biases`` adds a bias to each projection. ``compute_precision``
-    None is float64 for float64, else float32. ``attention_dropout`` acts on the softmax,
-    ``post_dropout`` on the output, both in training only; the descriptor keeps them.
+    None is float64 for float64, else float32. ``math_type`` None is FMA_MATH (plain float32) for
+    float32 data, or DEFAULT_MATH, which may use TF32, where ``pycudnn.config.tf32`` is set or the
+    data is of another type. ``attention_dropout`` acts on the softmax, ``post_dropout`` on the
+    output, both in training only; the descriptor keeps them.
 
     ValueError for a number or enum outside its range, TypeError for a dtype that is not floating,
     CudnnNotSupported for combinations that the library has not. ``read()`` tells what it has.
@@ -99,7 +101,7 @@ class AttentionDescriptor(_core.Owned):
         sm_scaler: float = 1.0,
         dtype: Any = DataType.FLOAT,
         compute_precision: Any = None,
-        math_type: MathType = MathType.DEFAULT_MATH,
+        math_type: MathType | None = None,
         one_to_one: bool = False,
         proj_biases: bool = False,
         attention_dropout: DropoutDescriptor | None = None,
@@ -116,7 +118,7 @@ class AttentionDescriptor(_core.Owned):
             finite(sm_scaler, "sm_scaler", 0.0),
             data_type,
             dtypes.to_data_type(compute_precision, "compute_precision"),
-            member(MathType, math_type, "math_type"),
+            choose_math_type(math_type, data_type),
             integer(q_size, "q_size", 1),
             integer(k_size, "k_size", 1),
             integer(v_size, "v_size", 1),

@@ -14,9 +14,15 @@ from pycudnn.abi.cudnn_enums import (
     MathType,
     ReorderType,
 )
-from pycudnn.cudnn._objects import construct, int_array, integer, integers, member
+from pycudnn.cudnn._objects import (
+    choose_math_type,
+    construct,
+    int_array,
+    integer,
+    integers,
+    member,
+)
 from pycudnn.libraries import Library, find_library
-from pycudnn.settings import config
 
 _MAX_SPATIAL = CUDNN_DIM_MAX - 2
 
@@ -56,10 +62,7 @@ class ConvolutionDescriptor(_core.ConvolutionDescriptor):
         mode = member(ConvolutionMode, mode, "mode")
         computed_in = dtypes.to_data_type(compute_type, "compute_type")
         groups = integer(groups, "groups", 1)
-        if math_type is None:
-            plain = computed_in == DataType.FLOAT and not config.tf32
-            math_type = MathType.FMA_MATH if plain else MathType.DEFAULT_MATH
-        math_type = member(MathType, math_type, "math_type")
+        math_type = choose_math_type(math_type, computed_in)
         reorder_type = member(ReorderType, reorder_type, "reorder_type")
         found = find_library("cudnn", library)
 

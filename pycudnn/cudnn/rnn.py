@@ -30,7 +30,7 @@ from pycudnn.abi.cudnn_enums import (
     RNNMode,
 )
 from pycudnn.abi.types import ctypes_type
-from pycudnn.cudnn._objects import construct, finite, integer, member, require
+from pycudnn.cudnn._objects import choose_math_type, construct, finite, integer, member, require
 from pycudnn.cudnn._sequences import as_dropout, sequence_type
 from pycudnn.cudnn._weights import Locator, WeightView
 from pycudnn.cudnn.dropout import DropoutDescriptor
@@ -66,7 +66,9 @@ class RNNDescriptor(_core.Owned):
     ``input_size`` is the length of an input vector, ``hidden_size`` that of the hidden state;
     ``projection_size`` (LSTM) that of the hidden state after its projection, at most
     ``hidden_size``, which means no projection, as None does. ``math_precision`` is the type
-    computed in; None is float64 for float64, else float32. ``dropout`` acts between layers.
+    computed in; None is float64 for float64, else float32. ``math_type`` None is FMA_MATH (plain
+    float32) for float32 data, or DEFAULT_MATH, which may use TF32, where ``pycudnn.config.tf32`` is
+    set or the data is of another type. ``dropout`` acts between layers.
     ``padded_io`` allows unpacked data with sequences of different lengths. ``clip`` (LSTM) is the
     smallest and largest value of the cell state; with ``clip_nan`` NOT_PROPAGATE_NAN a NaN in it
     is clipped too (cudnnRNNSetClip_v8).
@@ -93,7 +95,7 @@ class RNNDescriptor(_core.Owned):
         input_mode: RNNInputMode = RNNInputMode.LINEAR_INPUT,
         dtype: Any = DataType.FLOAT,
         math_precision: Any = None,
-        math_type: MathType = MathType.DEFAULT_MATH,
+        math_type: MathType | None = None,
         algorithm: RNNAlgo = RNNAlgo.STANDARD,
         projection_size: int | None = None,
         dropout: DropoutDescriptor | None = None,
@@ -114,7 +116,7 @@ class RNNDescriptor(_core.Owned):
             member(RNNInputMode, input_mode, "input_mode"),
             data_type,
             dtypes.to_data_type(math_precision, "math_precision"),
-            member(MathType, math_type, "math_type"),
+            choose_math_type(math_type, data_type),
             integer(input_size, "input_size", 1),
             hidden,
             hidden

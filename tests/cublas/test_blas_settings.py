@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pycudnn import cublas, get_library
+from pycudnn import config, cublas, get_library
 from pycudnn.cublas import (
     AtomicsMode,
     CudaEmulationMantissaControl,
@@ -78,6 +78,17 @@ def test_mantissa_bit_count(handle, put):
     assert handle.mantissa_bit_count is counts
     handle.mantissa_bit_count = None
     assert handle.mantissa_bit_count is None
+
+
+def test_no_atomics_where_bits_must_repeat(handle):
+    with config.override(deterministic=True):
+        message = r"^atomics_mode must be NOT_ALLOWED \(0\) while .*config.deterministic is set"
+        with pytest.raises(ValueError, match=message):
+            handle.atomics_mode = AtomicsMode.ALLOWED
+        assert handle.atomics_mode is AtomicsMode.NOT_ALLOWED
+        handle.atomics_mode = AtomicsMode.NOT_ALLOWED
+    handle.atomics_mode = AtomicsMode.ALLOWED
+    assert handle.atomics_mode is AtomicsMode.ALLOWED
 
 
 def test_settings_of_a_closed_handle(backend):
