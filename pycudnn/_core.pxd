@@ -11,6 +11,7 @@ cdef enum:
 cdef class Library:
     cdef readonly str name
     cdef readonly str backend
+    cdef size_t alignment       # bytes, of the memory that it takes
     cdef void* slots[HOT_SLOTS]
     cdef void* get(self, int slot, str function) except NULL
 
@@ -116,6 +117,7 @@ cdef struct Frame:
     PyObject* handle
     PyObject* stream                    # of a call that takes a stream instead of a handle
     int device_index                    # of that stream
+    size_t alignment
     int count
     PyObject* pinned[MAX_PINS]
     bint foreign

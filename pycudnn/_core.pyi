@@ -136,6 +136,7 @@ class ColdCall:
         writes: bool,
         descriptor: TensorLike | None = None,
         needed: int = 0,
+        alignment: int = 0,
     ) -> int: ...
     def __call__(self, function: str, *arguments: Any) -> None: ...
 

@@ -54,6 +54,8 @@ cdef class Library:
     def __cinit__(self, str name, str backend):
         self.name = name
         self.backend = backend
+        # Some of cuDNN's kernels read 16 bytes at a time, and fault for good on other addresses.
+        self.alignment = 16 if name == "cudnn" and backend == "cuda" else 1
         memset(self.slots, 0, sizeof(self.slots))
         # Destroyers call into the library at any later time, so it is never freed.
         Py_INCREF(self)
@@ -458,6 +460,7 @@ cdef int begin(Frame* frame, Library library, Handle handle) except -1:
     frame.library = <PyObject*> library
     frame.handle = NULL
     frame.stream = NULL
+    frame.alignment = library.alignment
     frame.count = 0
     frame.foreign = False
     if grave_count and not captures:
@@ -563,6 +566,11 @@ cdef void* operand(Frame* frame, object value, str name, bint writes, size_t nee
         )
     if buffer.nbytes < needed:
         raise ValueError(f"{name} needs {needed} bytes, got {buffer.nbytes}")
+    if buffer.address % frame.alignment:
+        raise ValueError(
+            f"{name} must be aligned to {frame.alignment} bytes, it is at {buffer.address:#x}: "
+            "copy it to memory of its own"
+        )
     if writes and not buffer.writable:
         raise ValueError(f"{name} is written to, but this array is read-only")
     if frame.handle != NULL or frame.stream != NULL:
@@ -667,8 +675,9 @@ cdef class ColdCall:
         end(&self.frame)
 
     def operand(self, value, str name, bint writes, TensorLike descriptor=None,
-                size_t needed=0) -> int:
-        """Address of a checked memory argument."""
+                size_t needed=0, size_t alignment=0) -> int:
+        """Address of a checked memory argument; ``alignment`` defaults to the library's."""
+        self.frame.alignment = alignment or self.library.alignment
         if descriptor is not None:
             return <size_t> tensor(&self.frame, descriptor, value, name, writes)
         return <size_t> operand(&self.frame, value, name, writes, needed, -1, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pycudnn import CudaContext, cublas, cudnn, empty, errors
+from pycudnn import CudaContext, cublas, cudnn, empty, errors, from_numpy
 
 SHAPE = (2, 3, 4, 5)
 
@@ -193,3 +193,16 @@ def test_numba_arrays(rng):
         tanh(context, x, y)
         context.synchronize()
         np.testing.assert_allclose(y.copy_to_host(), np.tanh(values), atol=1e-6)
+
+
+@pytest.mark.gpu
+def test_memory_between_multiples_of_16_bytes_is_refused(rng):
+    """Some of cuDNN's kernels end there in a misaligned address, and so does the CUDA context."""
+    values = rng.standard_normal(124).astype(np.float32)
+    with CudaContext("cuda") as context:
+        room = from_numpy(values, context.device, context.stream)
+        y = empty(SHAPE, device=context.device, stream=context.stream)
+        with pytest.raises(ValueError, match="x must be aligned to 16 bytes"):
+            tanh(context, room.view(SHAPE, offset=4), y)
+        tanh(context, room.view(SHAPE, offset=16), y)
+        np.testing.assert_allclose(y.numpy().ravel(), np.tanh(values[4:]), atol=1e-6)

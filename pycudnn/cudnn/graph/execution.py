@@ -91,12 +91,9 @@ def bind(
         else:
             writes = written is None or layout.uid in written
             name = f"tensor {layout.name}"
-            address = call.operand(value, name, writes, layout)
-            if address % layout.alignment:
-                raise ValueError(
-                    f"{name} must be aligned to {layout.alignment} bytes, it is at {address:#x}"
-                )
-            addresses.append(address)
+            addresses.append(
+                call.operand(value, name, writes, layout, alignment=layout.alignment)
+            )
     if written is not None:
         _check_overlaps(layouts, addresses, written)
     return addresses
