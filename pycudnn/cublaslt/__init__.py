@@ -1,4 +1,4 @@
-"""cublasLt: products described by objects, with what comes before and after them fused in.
+"""cublasLt: products described by objects, with what comes before and after them fused in. ::
 
     desc = cublaslt.MatmulDescriptor(epilogue=cublaslt.Epilogue.RELU_BIAS, bias=bias)
     layouts = [cublaslt.MatrixLayout("float32", *shape) for shape in ((m, k), (k, n), (m, n))]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from pycudnn import _core, operands
 from pycudnn.cublas._shapes import Block
 from pycudnn.cublaslt._operands import Operands
-from pycudnn.cublaslt._types import Element, element_of, type_code
+from pycudnn.cublaslt._types import Element
 from pycudnn.libraries import Library
 
 
@@ -33,9 +33,9 @@ class Memory(NamedTuple):
 
 
 def take(
-    library: Library, value: Any, name: str, writes: bool, element: Element | None = None
+    library: Library, value: Any, name: str, writes: bool, types: tuple[Element, ...]
 ) -> Memory:
-    """Memory for a descriptor of a library, of an ``element`` type or (None) its own.
+    """Memory for a descriptor of a library, of one of these types.
 
     TypeError for another type, LibraryMismatch for memory of the other side.
     """
@@ -45,9 +45,8 @@ def take(
         buffer = operands.view(value, name, library.backend)
     with _core.ColdCall(library) as call:
         address = call.operand(buffer, name, writes)
-    dtype = getattr(buffer, "dtype", None)
-    if element is None:
-        element = element_of(type_code(dtype, f"the type of {name}"))
-    if dtype != element.dtype:
-        raise TypeError(f"{name} must hold {element.name}, got {dtype}")
-    return Memory(name, value, address, element, writes)
+    for element in types:
+        if element.dtype == getattr(buffer, "dtype", None):
+            return Memory(name, value, address, element, writes)
+    wanted = ", ".join(element.name for element in types)
+    raise TypeError(f"{name} must hold {wanted}, got {getattr(buffer, 'dtype', None)}")

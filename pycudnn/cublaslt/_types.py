@@ -9,9 +9,9 @@ import numpy as np
 
 from pycudnn.abi.cublas_enums import ComputeType, CudaDataType
 from pycudnn.cublas import _elements
-from pycudnn.cublas._elements import FLOAT32, INT8, INT32, UINT8, Element
+from pycudnn.cublas._elements import BF16, FLOAT16, FLOAT32, INT32, UINT8, Element
 
-__all__ = ["FLOAT32", "INT8", "INT32", "UINT8", "Element", "element_of", "type_code"]
+__all__ = ["FLOAT32", "FLOATS", "INT32", "UINT8", "Element", "element_of", "type_code"]
 
 _FLOAT8 = {
     CudaDataType.R_8F_E4M3: np.dtype(ml_dtypes.float8_e4m3fn),
@@ -20,6 +20,9 @@ _FLOAT8 = {
 _CODES: dict[Any, CudaDataType] = {}
 for _code, _dtype in _FLOAT8.items():
     _CODES |= dict.fromkeys((_code, _dtype, str(_dtype)), _code)
+FLOATS = (
+    FLOAT32, FLOAT16, BF16, *(Element(str(_dtype), _dtype) for _dtype in _FLOAT8.values())
+)  # fmt: skip
 
 _SCALES = {
     ComputeType.COMPUTE_16F: CudaDataType.R_16F,

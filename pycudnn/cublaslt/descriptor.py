@@ -17,7 +17,7 @@ from pycudnn.abi.cublaslt_enums import (
 from pycudnn.cublaslt._attributes import Attribute, Descriptor, attribute, known
 from pycudnn.cublaslt._epilogues import Parts, parts_of
 from pycudnn.cublaslt._memory import Memory, take
-from pycudnn.cublaslt._types import FLOAT32, UINT8, Element, scale_type_of, type_code
+from pycudnn.cublaslt._types import FLOAT32, FLOATS, UINT8, Element, scale_type_of, type_code
 from pycudnn.cublaslt.emulation import EmulationDescriptor
 from pycudnn.cudnn._objects import integer, member, require
 from pycudnn.errors import LibraryMismatch
@@ -224,7 +224,7 @@ class MatmulDescriptor(Descriptor):
     ) -> None:
         """Take the memory that the epilogue uses, and the scales."""
         for name, value in given.items():
-            element: Element | None = FLOAT32
+            types: tuple[Element, ...] = (FLOAT32,)
             writes = name.startswith("amax")
             if name in ("bias", "aux"):
                 uses = getattr(parts, name)
@@ -233,9 +233,9 @@ class MatmulDescriptor(Descriptor):
                 if value is not None and uses is None:
                     raise ValueError(f"the epilogue {epilogue.name} uses no {name}, got {value!r}")
                 writes = bool(uses)
-                element = UINT8 if name == "aux" and parts.is_mask else None
+                types = (UINT8,) if name == "aux" and parts.is_mask else FLOATS
             if value is not None:
-                self.memory[name] = take(library, value, name, writes, element)
+                self.memory[name] = take(library, value, name, writes, types)
         for name in ("aux_scale", "amax_aux"):
             if name in self.memory and parts.aux is None:
                 raise ValueError(f"the epilogue {epilogue.name} has no aux for {name}")

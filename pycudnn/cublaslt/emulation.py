@@ -69,7 +69,7 @@ class EmulationDescriptor(Descriptor):
         found = find_library("cublaslt", library)
         self.memory: tuple[Memory, ...] = ()
         if mantissa_bit_count is not None:
-            counted = take(found, mantissa_bit_count, "mantissa_bit_count", True, INT32)
+            counted = take(found, mantissa_bit_count, "mantissa_bit_count", True, (INT32,))
             self.memory = (counted,)
         arguments = {
             "strategy": strategy, "special_values": mask, "mantissa_control": control,

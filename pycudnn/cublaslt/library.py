@@ -9,6 +9,8 @@ from pycudnn.abi.cublas_enums import LibraryPropertyType
 from pycudnn.cudnn._objects import integer, member
 from pycudnn.libraries import Library, find_library
 
+_MOST_ANSWERS = 1 << 20
+
 
 def get_version(library: Library | str | None = None) -> int:
     """The version of cublasLt (cublasLtGetVersion): 13.10.0 is 131000.
@@ -58,7 +60,10 @@ def get_heuristics_cache_capacity(library: Library | str | None = None) -> int:
 
 def set_heuristics_cache_capacity(capacity: int, library: Library | str | None = None) -> None:
     """Keep so many answers, rounded up to a power of two, of all handles of the process
-    (cublasLtHeuristicsCacheSetCapacity); 0 keeps none."""
-    number = integer(capacity, "capacity", 0)
+    (cublasLtHeuristicsCacheSetCapacity); 0 keeps none.
+
+    The memory for them is taken at once, so ValueError for more than 2**20.
+    """
+    number = integer(capacity, "capacity", 0, _MOST_ANSWERS)
     with _core.ColdCall(find_library("cublaslt", library)) as call:
         call("cublasLtHeuristicsCacheSetCapacity", number)

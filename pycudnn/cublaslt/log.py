@@ -14,7 +14,7 @@ import ctypes
 import logging
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from pycudnn import _core
 from pycudnn.libraries import get_library
@@ -34,7 +34,7 @@ _enabled = False
 def enable_logging(
     level: str = "API",
     *,
-    kinds: Iterable[str] | None = None,
+    kinds: Sequence[str] | None = None,
     file: str | os.PathLike[str] | None = None,
 ) -> None:
     """Have cublasLt report to the logger "pycudnn.cublaslt" (cublasLtLoggerSetCallback).
@@ -50,7 +50,9 @@ def enable_logging(
     """
     global _enabled
     highest = _number(level, "level")
-    mask = sum(1 << _number(kind, "kinds") for kind in set(kinds or ()))
+    if kinds is not None and not isinstance(kinds, (list, tuple)):
+        raise TypeError(f"kinds must be a list of {', '.join(KINDS)}, got {kinds!r}")
+    mask = sum({1 << _number(kind, "kinds") for kind in kinds or ()})
     path = None if file is None else os.fsencode(file)
     with _lock, _core.ColdCall(get_library("cublaslt", "cuda")) as call:
         _silence(call)

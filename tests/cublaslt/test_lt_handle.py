@@ -108,7 +108,7 @@ def test_cache_of_heuristics(library):
         assert cublaslt.get_heuristics_cache_capacity(library) == 0
     finally:
         cublaslt.set_heuristics_cache_capacity(before, library)
-    for wrong in (-1, 2**31):
+    for wrong in (-1, 2**21, 2**31):  # the last would take all memory there is
         with pytest.raises(ValueError, match="^capacity must be in"):
             cublaslt.set_heuristics_cache_capacity(wrong, library)
     assert cublaslt.get_heuristics_cache_capacity(library) == before
@@ -208,6 +208,8 @@ def test_levels_and_kinds(caplog):
     for options in ({"level": "LOUD"}, {"kinds": ["API", "LOUD"]}, {"level": 5}):
         with pytest.raises(ValueError, match="must be of ERROR, TRACE, HINTS, HEURISTICS, API"):
             cublaslt.enable_logging(**options)
+    with pytest.raises(TypeError, match="kinds must be a list of ERROR"):
+        cublaslt.enable_logging(kinds="API")
     with pytest.raises(errors.CublasBadParam, match="cublasLtLoggerOpenFile"):
         cublaslt.enable_logging(file="/no/such/folder/log.txt")
     caplog.clear()

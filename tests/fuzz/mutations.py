@@ -33,16 +33,18 @@ ANY_NUMBER = frozenset("value a b c s c_ s_ d1 d2 x1 y1 padding_fill".split())
 # Arrays of pivots, statuses, means and gradients that their functions do without.
 MAY_BE_NONE = frozenset(("p", "ipiv", "dev_info", "means", "gradients", "buffer"))
 # The calls that take a workspace of any size, or none.
-ANY_WORKSPACE = ("_algorithm_ex", ".set_workspace")
+ANY_WORKSPACE = ("_algorithm_ex", ".set_workspace", "cublaslt.matmul", "cublaslt.linear")
 # Texts of any content.
 FREE_TEXTS = frozenset(("key", "path"))
 # Any number of 64 bits.
-SEEDS = frozenset(("seed",))
+SEEDS = frozenset(("seed", "implementations"))
 # Sizes of matrices, and what is counted in their elements, may need 64 bits.
 WIDE = tuple("m n k ld".split())
 # Vector increments run backwards where they are negative; the others are summands or count from
 # the end.
-SIGNED = frozenset("incx incy a_bias b_bias c_bias c_mult c_shift offset axes".split())
+SIGNED = frozenset(
+    "incx incy a_bias b_bias c_bias c_mult c_shift offset axes mantissa_bit_offset".split()
+)
 # As many as one likes.
 ANY_LENGTH = frozenset(("seq_lengths",))
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import scenarios
+import scenarios_cublaslt  # noqa: F401 (registers its own)
 from harness import PROBLEMS, Case
 
 from pycudnn import CudaContext, _core
@@ -23,7 +24,7 @@ from pycudnn.cudnn import graph
 from pycudnn.device import Device, Stream
 
 _IS_MUTABLE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class in Python
-FACES = ("pycudnn.cudnn", "pycudnn.cublas", "pycudnn.cudnn.graph")
+FACES = ("pycudnn.cudnn", "pycudnn.cublas", "pycudnn.cublaslt", "pycudnn.cudnn.graph")
 
 
 @dataclass
@@ -51,6 +52,8 @@ class Call:
 
 # What problems and scenarios cannot call, and why.
 UNREACHED = {
+    "cublaslt.Algorithm.copy": "private: what a library has filled",
+    "cublaslt.forbid_logging": "holds for the rest of the process",
     "cudnn.graph.Engine": "made by Graph.engines and Graph.engine",
     "cudnn.graph.EngineConfig": "made by Engine.config and Graph.heuristics",
     "cudnn.graph.ExecutionPlan": "made by Graph.plan and EngineConfig.plan",
@@ -113,6 +116,21 @@ class Recorder:
         def record(*positional: Any, **named: Any) -> Any:
             result = self._inside(function, positional, named)
             self._note(name, function, function, positional, named, result)
+            return result
+
+        return record
+
+    def method(
+        self, classes: Mapping[type, str], attribute: str, function: Callable[..., Any]
+    ) -> Callable[..., Any]:
+        """A method that records, under the name of the object's class: it may be inherited."""
+
+        @functools.wraps(function)
+        def record(self_: Any, *positional: Any, **named: Any) -> Any:
+            result = self._inside(function, (self_, *positional), named)
+            if type(self_) in classes:
+                name = f"{classes[type(self_)]}.{attribute}"
+                self._note(name, function, function, (self_, *positional), named, result)
             return result
 
         return record
@@ -180,6 +198,7 @@ def recorded() -> Iterator[list[Call]]:
             replace(importlib.import_module(face), attribute, recorder.function(name, function))
         elif "__init__" in vars(function):
             replace(function, "__init__", recorder.constructor(name, function))
+    classes = {value: name for name, value in public_callables().items() if inspect.isclass(value)}
     patched = set()
     for name, (owner, attribute) in public_methods().items():
         if (owner, attribute) in patched:
@@ -193,7 +212,7 @@ def recorded() -> Iterator[list[Call]]:
             bound = recorder.function(name, getattr(owner, attribute))
             replace(owner, attribute, staticmethod(bound))
         else:
-            replace(owner, attribute, recorder.function(name, member))
+            replace(owner, attribute, recorder.method(classes, attribute, member))
     try:
         yield recorder.calls
     finally:
