@@ -125,7 +125,21 @@ UNARY = {
 BINARY = {
     "ADD": np.add, "MUL": np.multiply, "SUB": np.subtract, "DIV": np.divide, "MIN": np.minimum,
     "MAX": np.maximum, "POW": np.power, "ADD_SQUARE": lambda a, b: a + b * b,
+    "MOD": np.fmod, "FLOOR_MOD": lambda a, b: a - b * np.floor(a / b), "ATAN2": np.arctan2,
 }  # fmt: skip
+COMPARE = {
+    "CMP_EQ": np.equal, "CMP_NEQ": np.not_equal, "CMP_GT": np.greater, "CMP_GE": np.greater_equal,
+    "CMP_LT": np.less, "CMP_LE": np.less_equal,
+}  # fmt: skip
+LOGICAL = {"LOGICAL_AND": np.logical_and, "LOGICAL_OR": np.logical_or}
+GRADIENTS = ("RELU", "TANH", "SIGMOID", "ELU", "GELU", "SOFTPLUS", "SWISH", "GELU_APPROX_TANH")
+OTHERS = ("LOGICAL_NOT", "GEN_INDEX", "BINARY_SELECT")
+
+
+def test_every_pointwise_mode_is_tested():
+    gradients = [f"{name}_BWD" for name in GRADIENTS]
+    tested = {*UNARY, *BINARY, *COMPARE, *LOGICAL, *gradients, *OTHERS}
+    assert tested == set(graph_api.PointwiseMode.__members__)
 
 
 @pytest.mark.parametrize("mode", sorted(UNARY))
@@ -147,9 +161,33 @@ def test_functions_of_two_operands(bench, mode):
     check(run(bench, graph, numbers)[y], BINARY[mode](numbers[a], numbers[b]), slack=2)
 
 
-@pytest.mark.parametrize(
-    "name", ["RELU", "TANH", "SIGMOID", "ELU", "GELU", "SOFTPLUS", "SWISH", "GELU_APPROX_TANH"]
-)
+@pytest.mark.parametrize("mode", sorted({**COMPARE, **LOGICAL}))
+def test_comparisons_and_logic(bench, mode):
+    """Of small integers, so that some are equal."""
+    dtype, high = ("bool", 2) if mode in LOGICAL else ("float32", 4)
+    graph = bench.graph()
+    a, b = (graph.tensor(shape, dtype, format=NHWC) for shape in ((4, 8, 6, 6), (1, 8, 1, 1)))
+    y = graph.pointwise(mode, a, b, dtype="bool")
+    numbers = {each: bench.rng.integers(0, high, each.shape).astype(float) for each in (a, b)}
+    expected = {**COMPARE, **LOGICAL}[mode](numbers[a], numbers[b])
+    assert (run(bench, graph, numbers)[y] == expected).all()
+
+
+def test_logical_not_and_index(bench):
+    graph = bench.graph()
+    x = graph.tensor((4, 8, 6, 6), "bool", format=NHWC)
+    y = graph.pointwise("LOGICAL_NOT", x, dtype="bool")
+    numbers = {x: bench.rng.integers(0, 2, x.shape).astype(float)}
+    assert (run(bench, graph, numbers)[y] == 1 - numbers[x]).all()
+
+    graph = bench.graph()
+    x = graph.tensor((4, 8, 6, 6), format=NHWC)
+    index = graph.pointwise("GEN_INDEX", x, axis=1, dtype="int32")
+    got = run(bench, graph, {x: bench.values(x)})[index]
+    assert (got == np.arange(8).reshape(1, 8, 1, 1)).all()
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
 def test_gradients_are_differences_of_the_forward_function(bench, name):
     function = UNARY[f"{name}_FWD"][0]
     graph = bench.graph()
