@@ -35,8 +35,9 @@ _SETTERS = {
 class CTCLossDescriptor(_core.Owned):
     """How a CTC loss is computed (cudnnSetCTCLossDescriptor_v9).
 
-    With ``normalization`` SOFTMAX the input is any scores, with NONE it is probabilities that sum
-    to 1. ``gradient_mode`` says what becomes of the gradients of a sample that no alignment fits:
+    With ``normalization`` SOFTMAX the input is any scores, with NONE it is probabilities, of which
+    there are costs alone: cuDNN's gradients then are wrong for symbols that no alignment has.
+    ``gradient_mode`` says what becomes of the gradients of a label that is too long for its input:
     set to zero, or left as they are. ``max_label_length`` bounds the labels of ``ctc_loss_v8``;
     ``ctc_loss`` does not use it. ``compute_type`` is float32 or float64.
 
@@ -104,7 +105,7 @@ class CTCLossDescriptor(_core.Owned):
 
     @property
     def gradient_mode(self) -> CTCGradMode:
-        """What becomes of the gradients of a sample that no alignment fits."""
+        """What becomes of the gradients of a label that is too long for its input."""
         return self._read()[2]
 
     @property
@@ -184,13 +185,20 @@ def ctc_loss(
     the symbols of all N sequences, one sequence after another; ``label_lengths`` and
     ``input_lengths`` have one int per sequence. All three are ints on the host. ``costs`` takes N
     numbers, minus the log-probability of each label; ``gradients`` what changes them with
-    ``probs``, or None with ``gradients_desc`` None for the costs alone.
+    ``probs``, or None with ``gradients_desc`` None for the costs alone. Gradients of time steps
+    behind a sequence's input length are left as they are.
 
-    ValueError for labels outside of [1, A), lengths that do not fit, or too little memory;
-    CudnnNotSupported for data types that cuDNN has no CTC loss for.
+    A label that no alignment fits, as its symbols and the blanks between equal ones outnumber the
+    time steps, has the cost 0, and all its gradients are as ``loss.gradient_mode`` says.
+
+    ValueError for labels outside of [1, A), lengths that do not fit (empty labels too, which cuDNN
+    gets wrong), gradients with normalization NONE, symbols that are not next to each other in
+    memory, or too little memory; CudnnNotSupported for data types and sizes that cuDNN has no CTC
+    loss for.
     """
     gradients_desc = _check(handle, loss, probs_desc, gradients_desc)
     algo = member(CTCLossAlgo, algo, "algo")
+    _check_gradients(loss, gradients)
     host = _host_arrays(probs_desc, labels, label_lengths, input_lengths)
     needed = ctypes.c_size_t()
     with _core.ColdCall(handle.library, handle) as call:
@@ -223,8 +231,10 @@ def ctc_loss_v8(
     """As ``ctc_loss``, with labels and lengths on the device, as int32 (cudnnCTCLoss_v8).
 
     So it can be captured into a graph. Nobody checks the labels' values: each must be in [1, A),
-    and no label longer than the descriptor's ``max_label_length``.
+    and no label empty or longer than the descriptor's ``max_label_length``.
     """
+    require(loss, CTCLossDescriptor, "loss")
+    _check_gradients(loss, gradients)
     needed = get_ctc_loss_workspace_size_v8(handle, algo, loss, probs_desc, gradients_desc)
     gradients_desc = probs_desc if gradients_desc is None else gradients_desc
     lengths_desc = _row(probs_desc, DataType.INT32)
@@ -256,6 +266,7 @@ def _check(
     require(probs_desc, TensorDescriptor, "probs_desc")
     if len(probs_desc.shape) != 3:
         raise ValueError(f"probs_desc must be (T, N, A), got shape {probs_desc.shape}")
+    _check_symbols(probs_desc, "probs_desc")
     if gradients_desc is None:
         return probs_desc
     require(gradients_desc, TensorDescriptor, "gradients_desc")
@@ -264,7 +275,26 @@ def _check(
             f"gradients_desc must have the shape of probs, {probs_desc.shape}, "
             f"got {gradients_desc.shape}"
         )
+    _check_symbols(gradients_desc, "gradients_desc")
     return gradients_desc
+
+
+def _check_symbols(desc: TensorDescriptor, name: str) -> None:
+    """cuDNN takes the symbols' stride for 1, whatever it is."""
+    if desc.strides[2] != 1:
+        raise ValueError(
+            f"{name} must have the stride 1 between symbols, the last dimension, "
+            f"got strides {desc.strides}"
+        )
+
+
+def _check_gradients(loss: CTCLossDescriptor, gradients: Any) -> None:
+    """For a symbol that no alignment has, cuDNN's gradient of NONE is its probability, not 0."""
+    if gradients is not None and loss.normalization == LossNormalizationMode.NONE:
+        raise ValueError(
+            "gradients must be None with the normalization NONE, as cuDNN's are wrong: use SOFTMAX "
+            "with logarithms of probabilities"
+        )
 
 
 def _host_arrays(
@@ -275,10 +305,10 @@ def _host_arrays(
 ) -> tuple[Any, Any, Any]:
     """C arrays of the labels and lengths, which cuDNN reads without a check."""
     steps, batch, symbols = probs_desc.shape
-    lengths = _host_ints(label_lengths, "label_lengths", 0, steps, batch)
+    lengths = _host_ints(label_lengths, "label_lengths", 1, steps, batch)
     times = _host_ints(input_lengths, "input_lengths", 1, steps, batch)
     return (
-        int_array(_host_ints(labels, "labels", 1, symbols - 1, sum(lengths)) or (0,)),
+        int_array(_host_ints(labels, "labels", 1, symbols - 1, sum(lengths))),
         int_array(lengths),
         int_array(times),
     )

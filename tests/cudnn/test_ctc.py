@@ -10,6 +10,7 @@ from side import Side
 
 from pycudnn import cudnn
 
+MODES = tuple(cudnn.CTCGradMode)
 NONE, SOFTMAX = cudnn.LossNormalizationMode.NONE, cudnn.LossNormalizationMode.SOFTMAX
 ALGORITHMS = list(cudnn.CTCLossAlgo)
 
@@ -64,8 +65,8 @@ class Problem:
         self.gradients = side.blank(scores.shape, layout=layout)
         self.costs = side.blank((1, len(labels)))
 
-    def run(self, algorithm=0, version=7, **options):
-        """Costs (N,) and gradients (T, N, A)."""
+    def run(self, algorithm=0, version=7, has_gradients=True, **options):
+        """Costs (N,) and gradients (T, N, A); NaN is what was there before."""
         side, flat = self.side, [symbol for label in self.labels for symbol in label]
         lengths = [len(label) for label in self.labels]
         loss = cudnn.CTCLossDescriptor(
@@ -73,48 +74,104 @@ class Problem:
             library=side.library, **options,
         )  # fmt: skip
         x, g, c = self.scores, self.gradients, self.costs
+        out = (c.data, g.desc, g.data) if has_gradients else (c.data, None, None)
+        host = (flat, lengths, self.times)
         if version == 7:
-            host = (flat, lengths, self.times)
             size = cudnn.get_ctc_loss_workspace_size(
-                side.handle, x.desc, g.desc, *host, algorithm, loss
+                side.handle, x.desc, out[1], *host, algorithm, loss
             )
             cudnn.ctc_loss(
-                side.handle, x.desc, x.data, *host, c.data, g.desc, g.data, algorithm, loss,
-                side.scratch(size),
-            )  # fmt: skip
+                side.handle, x.desc, x.data, *host, *out, algorithm, loss, side.scratch(size)
+            )
         else:
             size = cudnn.get_ctc_loss_workspace_size_v8(
-                side.handle, algorithm, loss, x.desc, g.desc
+                side.handle, algorithm, loss, x.desc, out[1]
             )
-            host = (flat or [0], lengths, self.times)
             device = [side.put(np.array(part, np.int32)) for part in host]
             cudnn.ctc_loss_v8(
-                side.handle, algorithm, loss, x.desc, x.data, *device, c.data, g.desc, g.data,
-                side.scratch(size),
-            )  # fmt: skip
+                side.handle, algorithm, loss, x.desc, x.data, *device, *out, side.scratch(size)
+            )
         return c.read()[0], g.read()
+
+    def check(self, costs, gradients, n):
+        """Cost and gradients of one sequence; behind its end nothing was written."""
+        label, steps = self.labels[n], self.times[n]
+        exact = self.scores.values[:steps, n]
+
+        def cost(values):
+            return brute_force(values, label, SOFTMAX)
+
+        assert costs[n] == pytest.approx(cost(exact), rel=1e-5)
+        np.testing.assert_allclose(
+            gradients[:steps, n], gradient(cost, exact), rtol=2e-5, atol=2e-5
+        )
+        assert np.isnan(gradients[steps:, n]).all()
 
 
 CALLS = [(7, 0), (7, 1), (8, 0)]  # C function and algorithm; _v8 has the deterministic one only
 
 
 @pytest.mark.parametrize(("version", "algorithm"), CALLS)
+@pytest.mark.parametrize("layout", ["packed", "gaps"])
+def test_loss_and_gradient_over_all_alignments(side, rng, version, algorithm, layout):
+    labels, times = [(1, 2), (2, 2), (2, 1, 2), (1,)], [4, 5, 3, 5]
+    problem = Problem(side, rng.standard_normal((5, 4, 3)), labels, times, layout=layout)
+    got = problem.run(algorithm, version)
+    for n in range(len(labels)):
+        problem.check(*got, n)
+
+
+@pytest.mark.parametrize(("version", "algorithm"), CALLS)
 @pytest.mark.parametrize("normalization", [SOFTMAX, NONE])
-def test_loss_and_gradient_over_all_alignments(side, rng, version, algorithm, normalization):
-    labels, times = [(1, 2), (2, 2), (), (1,)], [4, 5, 3, 5]
-    scores = rng.standard_normal((5, 4, 3))
+def test_costs_alone(side, rng, version, algorithm, normalization):
+    scores = rng.standard_normal((5, 3, 3))
     if normalization == NONE:
         scores = probabilities(scores, SOFTMAX)
-    problem = Problem(side, scores, labels, times, normalization)
-    costs, gradients = problem.run(algorithm, version)
-    for n, (label, steps) in enumerate(zip(labels, times, strict=True)):
-        exact = problem.scores.values[:steps, n]
+    problem = Problem(side, scores, [(1, 2), (2, 2), (1,)], [4, 5, 2], normalization)
+    costs, gradients = problem.run(algorithm, version, has_gradients=False)
+    assert np.isnan(gradients).all()
+    for n, (label, steps) in enumerate(zip(problem.labels, problem.times, strict=True)):
+        exact = brute_force(problem.scores.values[:steps, n], label, normalization)
+        assert costs[n] == pytest.approx(exact, rel=1e-5)
 
-        def cost(values, label=label):
-            return brute_force(values, label, normalization)
 
-        assert costs[n] == pytest.approx(cost(exact), rel=1e-5)
-        np.testing.assert_allclose(
-            gradients[:steps, n], gradient(cost, exact), rtol=2e-5, atol=2e-5
-        )
-        assert (gradients[steps:, n] == 0).all()
+@pytest.mark.parametrize(("version", "algorithm"), CALLS)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("label", [(1, 1), (1, 2, 1)])
+def test_a_label_that_no_alignment_fits(side, rng, version, algorithm, mode, label):
+    """Two time steps are too few; the label's neighbours are as ever."""
+    labels = [(1,), label, (2, 1)]
+    problem = Problem(side, rng.standard_normal((4, 3, 3)), labels, [4, 2, 4])
+    costs, gradients = problem.run(algorithm, version, gradient_mode=mode)
+    assert costs[1] == 0
+    skipped = mode == cudnn.CTCGradMode.SKIP_OOB_GRADIENTS
+    np.testing.assert_equal(gradients[:, 1], np.nan if skipped else 0.0)
+    problem.check(costs, gradients, 0)
+    problem.check(costs, gradients, 2)
+
+
+@pytest.mark.parametrize("version", [7, 8])
+def test_what_cudnn_gets_wrong_is_refused(side, rng, version):
+    scores = rng.standard_normal((5, 2, 3))
+    with pytest.raises(ValueError, match="gradients must be None with the normalization NONE"):
+        Problem(side, scores, [(1,), (2,)], normalization=NONE).run(version=version)
+    problem = Problem(side, scores, [(1,), (2,)], layout="channels last")
+    with pytest.raises(ValueError, match=r"probs_desc must have the stride 1 between symbols"):
+        problem.run(version=version)
+    problem.scores = side.tensor(scores)
+    with pytest.raises(ValueError, match=r"gradients_desc must have the stride 1 .* \(6, 1, 2\)"):
+        problem.run(version=version)
+
+
+def test_labels_and_lengths_are_checked(side, rng):
+    scores = rng.standard_normal((5, 2, 3))
+    for labels, times, text in (
+        ([(1,), ()], [5, 5], r"label_lengths.* must be in \[1, 2147483647\], got 0"),
+        ([(1,), (2, 1, 2, 1, 2, 1)], [5, 5], r"label_lengths\[1\] must be in \[1, 5\], got 6"),
+        ([(1,), (3,)], [5, 5], r"labels\[1\] must be in \[1, 2\], got 3"),
+        ([(0,), (1,)], [5, 5], r"labels.* must be in \[1, 2147483647\], got 0"),
+        ([(1,), (2,)], [5, 6], r"input_lengths\[1\] must be in \[1, 5\], got 6"),
+        ([(1,), (2,)], [0, 5], r"input_lengths.* must be in \[1, 2147483647\], got 0"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            Problem(side, scores, labels, times).run()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -214,20 +215,35 @@ def _losses(
     gradients_desc: Tensor,
     gradients: int,
 ) -> None:
-    """``costs[n]`` is minus label n's log-probability; ``gradients`` its gradient for probs."""
+    """``costs[n]`` is minus label n's log-probability; ``gradients`` its gradient for probs.
+
+    As in cuDNN, a label that no alignment fits costs 0, and has no gradients or zeros, also behind
+    its input's end, where gradients of other labels are left as they are.
+    """
     values = load(probs, probs_desc, "probs")
     logs = _log_probabilities(descriptor, values)
     count = probs_desc.shape[1]
     out = view(costs, Tensor(probs_desc.dtype, (count,), (1,)), "costs")
-    slope = np.zeros_like(values)
+    slopes = view(gradients, gradients_desc, "gradients") if gradients else None
     for n, steps in enumerate(batch.input_lengths):
-        out[n], expected = sequence_loss(logs[:steps, n], batch.label(n))
+        label = batch.label(n)
+        if _needed_steps(label) > steps:
+            out[n] = 0
+            if slopes is not None and descriptor.gradient_mode == CTCGradMode.ZERO_OOB_GRADIENTS:
+                slopes[:, n] = 0
+            continue
+        out[n], expected = sequence_loss(logs[:steps, n], label)
+        if slopes is None:
+            continue
         if descriptor.normalization == LossNormalizationMode.NONE:
-            slope[:steps, n] = -expected / values[:steps, n]
+            store(slopes[:steps, n], -expected / values[:steps, n])
         else:
-            slope[:steps, n] = np.exp(logs[:steps, n]) - expected
-    if gradients:
-        store(view(gradients, gradients_desc, "gradients"), slope)
+            store(slopes[:steps, n], np.exp(logs[:steps, n]) - expected)
+
+
+def _needed_steps(label: tuple[int, ...]) -> int:
+    """A step for each symbol, and for a blank between equal ones."""
+    return len(label) + sum(one == next_one for one, next_one in pairwise(label))
 
 
 def _workspace_size(descriptor: CTCLoss, probs_desc: Tensor, longest: int) -> int:
