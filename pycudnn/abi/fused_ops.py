@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pycudnn.abi.cudnn_enums import FusedOps, FusedOpsConstParamLabel, FusedOpsVariantParamLabel
-
-Const = FusedOpsConstParamLabel
-Variant = FusedOpsVariantParamLabel
+from pycudnn.abi.cudnn_enums import FusedOps
+from pycudnn.abi.cudnn_enums import FusedOpsConstParamLabel as Const
+from pycudnn.abi.cudnn_enums import FusedOpsVariantParamLabel as Variant
 
 # The descriptor of each array.
 DESCRIPTORS: dict[str, Const] = {
@@ -36,10 +35,11 @@ DESCRIPTORS: dict[str, Const] = {
 
 
 class FusedOperation(NamedTuple):
-    """Arrays that must be there and those that may, other constants, scalars."""
+    """Arrays that must be there, that may, and that are written; other constants; scalars."""
 
     needed: tuple[str, ...]
     optional: tuple[str, ...]
+    written: tuple[str, ...]
     settings: tuple[Const, ...] = (Const.BN_MODE,)
     scalars: tuple[Variant, ...] = ()
 
@@ -69,14 +69,18 @@ _EPSILON = Variant.SCALAR_DOUBLE_BN_EPSILON
 
 OPERATIONS: dict[FusedOps, FusedOperation] = {
     FusedOps.SCALE_BIAS_ACTIVATION_CONV_BNSTATS: FusedOperation(
-        ("XDATA", "WDATA", "YDATA"), ("BN_EQSCALE", "BN_EQBIAS", "YSUM", "YSQSUM"), _CONVOLUTION
+        ("XDATA", "WDATA", "YDATA"), ("BN_EQSCALE", "BN_EQBIAS", "YSUM", "YSQSUM"),
+        ("YDATA", "YSUM", "YSQSUM"), _CONVOLUTION,
     ),
     FusedOps.SCALE_BIAS_ACTIVATION_WGRAD: FusedOperation(
-        ("XDATA", "DWDATA", "DYDATA"), ("BN_EQSCALE", "BN_EQBIAS"), _CONVOLUTION
+        ("XDATA", "DWDATA", "DYDATA"), ("BN_EQSCALE", "BN_EQBIAS"), ("DWDATA",), _CONVOLUTION
     ),
     FusedOps.BN_FINALIZE_STATISTICS_TRAINING: FusedOperation(
-        ("YSUM", "YSQSUM", "BN_SCALE", "BN_BIAS", "BN_EQSCALE", "BN_EQBIAS"),
-        ("BN_SAVED_MEAN", "BN_SAVED_INVSTD", "BN_RUNNING_MEAN", "BN_RUNNING_VAR"),
+        ("YSUM", "YSQSUM", "BN_SCALE", "BN_BIAS"),
+        ("BN_SAVED_MEAN", "BN_SAVED_INVSTD", "BN_RUNNING_MEAN", "BN_RUNNING_VAR", "BN_EQSCALE",
+         "BN_EQBIAS"),
+        ("BN_EQSCALE", "BN_EQBIAS", "BN_SAVED_MEAN", "BN_SAVED_INVSTD", "BN_RUNNING_MEAN",
+         "BN_RUNNING_VAR"),
         scalars=(
             Variant.SCALAR_INT64_T_BN_ACCUMULATION_COUNT,
             Variant.SCALAR_DOUBLE_BN_EXP_AVG_FACTOR,
@@ -84,24 +88,25 @@ OPERATIONS: dict[FusedOps, FusedOperation] = {
         ),
     ),
     FusedOps.BN_FINALIZE_STATISTICS_INFERENCE: FusedOperation(
-        ("BN_SCALE", "BN_BIAS", "BN_RUNNING_MEAN", "BN_RUNNING_VAR", "BN_EQSCALE", "BN_EQBIAS"),
-        (),
+        ("BN_SCALE", "BN_BIAS", "BN_RUNNING_MEAN", "BN_RUNNING_VAR"),
+        ("BN_EQSCALE", "BN_EQBIAS"),
+        ("BN_EQSCALE", "BN_EQBIAS"),
         scalars=(_EPSILON,),
     ),
     FusedOps.CONV_SCALE_BIAS_ADD_ACTIVATION: FusedOperation(
         ("XDATA", "WDATA", "YDATA"), ("BN_EQSCALE", "ZDATA", "BN_Z_EQSCALE", "BN_Z_EQBIAS"),
-        (Const.ACTIVATION_DESC, Const.CONV_DESC),
+        ("YDATA",), (Const.ACTIVATION_DESC, Const.CONV_DESC),
     ),
     FusedOps.SCALE_BIAS_ADD_ACTIVATION_GEN_BITMASK: FusedOperation(
         ("XDATA", "YDATA"),
         ("BN_EQSCALE", "BN_EQBIAS", "ZDATA", "BN_Z_EQSCALE", "BN_Z_EQBIAS", "ACTIVATION_BITMASK"),
-        (Const.BN_MODE, Const.ACTIVATION_DESC),
+        ("YDATA", "ACTIVATION_BITMASK"), (Const.BN_MODE, Const.ACTIVATION_DESC),
     ),
     FusedOps.DACTIVATION_FORK_DBATCHNORM: FusedOperation(
         ("XDATA", "DYDATA", "DXDATA"),
         ("BN_SCALE", "BN_BIAS", "BN_SAVED_MEAN", "BN_SAVED_INVSTD", "ACTIVATION_BITMASK", "DZDATA",
          "BN_DSCALE", "BN_DBIAS"),
-        (Const.BN_MODE, Const.ACTIVATION_DESC),
+        ("DXDATA", "DZDATA", "BN_DSCALE", "BN_DBIAS"), (Const.BN_MODE, Const.ACTIVATION_DESC),
         (_EPSILON,),
     ),
 }  # fmt: skip

@@ -44,6 +44,10 @@ from pycudnn.abi.cudnn_enums import (
     DivNormMode,
     ErrQueryMode,
     ForwardMode,
+    FusedOps,
+    FusedOpsConstParamLabel,
+    FusedOpsPointerPlaceHolder,
+    FusedOpsVariantParamLabel,
     IndicesType,
     LossNormalizationMode,
     LRNMode,
@@ -149,6 +153,12 @@ from pycudnn.cudnn.find import (
     algorithm_cache,
     find_algorithm,
 )
+from pycudnn.cudnn.fused_ops import (
+    FusedOpsConstParamPack,
+    FusedOpsPlan,
+    FusedOpsVariantParamPack,
+    fused_ops_execute,
+)
 from pycudnn.cudnn.handle import Handle
 from pycudnn.cudnn.library import (
     get_cudart_version,
@@ -234,6 +244,13 @@ __all__ = [
     "ErrQueryMode",
     "FilterDescriptor",
     "ForwardMode",
+    "FusedOps",
+    "FusedOpsConstParamLabel",
+    "FusedOpsConstParamPack",
+    "FusedOpsPlan",
+    "FusedOpsPointerPlaceHolder",
+    "FusedOpsVariantParamLabel",
+    "FusedOpsVariantParamPack",
     "Handle",
     "IndicesType",
     "LRNDescriptor",
@@ -316,6 +333,7 @@ __all__ = [
     "find_convolution_backward_filter_algorithm_ex",
     "find_convolution_forward_algorithm",
     "find_convolution_forward_algorithm_ex",
+    "fused_ops_execute",
     "get_batch_normalization_backward_ex_workspace_size",
     "get_batch_normalization_forward_training_ex_workspace_size",
     "get_batch_normalization_training_ex_reserve_space_size",

@@ -9,6 +9,7 @@ from typing import Any
 
 from pycudnn import _core, dtypes
 from pycudnn.abi.cudnn_enums import DataType
+from pycudnn.cudnn._claims import Claims
 from pycudnn.cudnn._objects import require
 from pycudnn.cudnn.tensor import TensorDescriptor
 from pycudnn.device import Stream
@@ -22,7 +23,7 @@ class StreamCall:
         self._call = call
         self.library = library
         self._stream = stream
-        self._pieces: list[tuple[int, int, str, bool]] = []  # first and last byte, name, written
+        self._claims = Claims()
 
     def read(self, value: Any, name: str, shape: tuple[int, ...], data_type: DataType) -> int:
         """Address of a contiguous array that is read."""
@@ -35,7 +36,7 @@ class StreamCall:
     def scratch(self, value: Any, name: str, needed: int, *, writes: bool = True) -> int:
         """Address of a workspace or reserve space of at least ``needed`` bytes."""
         address = self._call.operand(value, name, writes, None, needed)
-        self._claim(address, needed, name, writes)
+        self._claims.add(address, needed, name, writes=writes)
         return address
 
     def __call__(self, function: str, *arguments: Any) -> None:
@@ -51,16 +52,9 @@ class StreamCall:
         dims = (1,) * (2 - len(shape)) + shape
         desc = TensorDescriptor(dims, data_type, library=self.library)
         address = self._call.operand(value, name, writes, desc)
-        self._claim(address, math.prod(shape) * dtypes.item_bytes(data_type), name, writes)
+        nbytes = math.prod(shape) * dtypes.item_bytes(data_type)
+        self._claims.add(address, nbytes, name, writes=writes)
         return address
-
-    def _claim(self, address: int, nbytes: int, name: str, writes: bool) -> None:
-        end = address + nbytes
-        for other_start, other_end, other, written in self._pieces:
-            if address < other_end and other_start < end and (writes or written):
-                first, second = (name, other) if writes else (other, name)
-                raise ValueError(f"{first} is written and must not share memory with {second}")
-        self._pieces.append((address, end, name, writes))
 
 
 @contextmanager

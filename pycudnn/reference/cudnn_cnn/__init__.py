@@ -6,6 +6,6 @@ of strided gradients, all of which the graph API has replaced.
 
 from __future__ import annotations
 
-from . import bias, descriptor, directions, fused_ops, fused_packs
+from . import bias, descriptor, directions, folding, rearrange, fused_ops, fused_packs
 
 __all__ = ["bias", "descriptor", "directions", "fused_ops", "fused_packs"]

@@ -219,7 +219,7 @@ def get_reorder_type(conv: Convolution, reorder_type: int) -> None:
 # --- the output size -----------------------------------------------------------------------------
 
 
-def _output_shape(
+def output_shape(
     conv: Convolution, x: Tensor, w: Filter, count: int = CUDNN_DIM_MAX
 ) -> tuple[int, ...]:
     """(N, K, *output) of a convolution of x with w, or the first `count` of that (at least 2)."""
@@ -256,7 +256,7 @@ def get_output_dims_nd(conv: Convolution, x: Tensor, w: Filter, count: int, dims
     """
     if not 0 <= count <= len(x.shape):
         raise bad_param(f"nbDims is {count}, must be between 0 and {len(x.shape)}, those of x")
-    write_array(dims, ctypes.c_int, _output_shape(conv, x, w, count), "tensorOutputDimA")
+    write_array(dims, ctypes.c_int, output_shape(conv, x, w, count), "tensorOutputDimA")
 
 
 @implements("cudnnGetConvolution2dForwardOutputDim")
@@ -266,7 +266,7 @@ def get_output_dims_2d(
     """The first four of (N, K, *output), whatever the number of spatial dimensions."""
     if len(x.shape) < 4:
         raise bad_param(f"x is {x.shape}, needs at least 4 dimensions")
-    for out, value in zip((n, c, h, w_out), _output_shape(conv, x, w, 4), strict=True):
+    for out, value in zip((n, c, h, w_out), output_shape(conv, x, w, 4), strict=True):
         write(out, ctypes.c_int, value)
 
 
@@ -275,7 +275,7 @@ def get_output_dims_2d(
 
 def checked_geometry(conv: Convolution, x: Tensor, w: Filter, y: Tensor) -> Geometry:
     """The sizes of a convolution whose three descriptors fit each other."""
-    expected = _output_shape(conv, x, w)
+    expected = output_shape(conv, x, w)
     check_4d_or_5d(x, "x")
     if y.shape != expected:
         raise bad_param(

@@ -13,13 +13,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from pycudnn.abi.cudnn_enums import (
-    ActivationMode,
-    BatchNormMode,
-    FusedOps,
-    FusedOpsConstParamLabel,
-    FusedOpsVariantParamLabel,
-)
+from pycudnn.abi.cudnn_enums import ActivationMode, BatchNormMode, FusedOps
+from pycudnn.abi.cudnn_enums import FusedOpsConstParamLabel as Const
+from pycudnn.abi.cudnn_enums import FusedOpsVariantParamLabel as Variant
 from pycudnn.abi.fused_ops import DESCRIPTORS, OPERATIONS
 
 from .. import convolution
@@ -30,9 +26,6 @@ from ..memory import load, store, view, write
 from ..runtime import bad_param, implements, not_supported, opaque
 from .descriptor import Convolution, checked_geometry
 from .fused_packs import ConstPack, VariantPack, _Pack
-
-Const = FusedOpsConstParamLabel
-Variant = FusedOpsVariantParamLabel
 
 
 @opaque("cudnnFusedOpsPlan_t", "cudnnCreateFusedOpsPlan", "cudnnDestroyFusedOpsPlan")
@@ -80,11 +73,11 @@ def _check_convolution(ops: FusedOps, constants: dict[Const, Any]) -> None:
     activation = constants.get(Const.ACTIVATION_DESC)
     if activation is not None and activation.mode != ActivationMode.RELU:
         raise not_supported(f"the activation is {activation.mode!r}, must be RELU or NULL")
-    if constants.get(Const.BN_MODE, 0) == BatchNormMode.PER_ACTIVATION and (
-        constants.get(Const.BN_EQSCALE_PLACEHOLDER) or constants.get(Const.YSUM_PLACEHOLDER)
-    ):
-        raise not_supported("BN_MODE is PER_ACTIVATION, must be SPATIAL or SPATIAL_PERSISTENT")
     _geometry(ops, constants)
+    channels = constants[Const.XDESC].shape[1]
+    scale = constants.get(Const.BN_EQSCALEBIAS_DESC)
+    if scale is not None and scale.shape != (1, channels, *[1] * (len(scale.shape) - 2)):
+        raise bad_param(f"BN_EQSCALEBIAS_DESC has shape {scale.shape}, x {channels} channels")
 
 
 def _geometry(ops: FusedOps, constants: dict[Const, Any]) -> convolution.Geometry:
@@ -100,6 +93,11 @@ def _geometry(ops: FusedOps, constants: dict[Const, Any]) -> convolution.Geometr
 
 def _check_channels(constants: dict[Const, Any]) -> None:
     """Statistics and parameters of the same channels."""
+    for label in (Const.BN_EQSCALEBIAS_DESC, Const.BN_SCALEBIAS_MEANVAR_DESC):
+        if label not in constants:
+            raise bad_param(f"{label.name} is NULL")
+    if constants.get(Const.BN_MODE, 0) == BatchNormMode.PER_ACTIVATION:
+        raise not_supported("BN_MODE is PER_ACTIVATION, must be SPATIAL or SPATIAL_PERSISTENT")
     shapes = {value.shape for value in constants.values() if isinstance(value, Tensor)}
     if len(shapes) > 1:
         raise bad_param(f"the descriptors must have one shape, they have {sorted(shapes)}")

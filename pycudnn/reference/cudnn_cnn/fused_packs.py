@@ -10,16 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pycudnn.abi.cudnn_enums import FusedOps, FusedOpsConstParamLabel, FusedOpsVariantParamLabel
+from pycudnn.abi.cudnn_enums import FusedOps
+from pycudnn.abi.cudnn_enums import FusedOpsConstParamLabel as Const
+from pycudnn.abi.cudnn_enums import FusedOpsVariantParamLabel as Variant
 from pycudnn.abi.fused_ops import OPERATIONS
 
 from ..descriptors import Activation, Filter, Tensor
 from ..memory import write
 from ..runtime import bad_param, find_object, implements, opaque
 from .descriptor import Convolution
-
-Const = FusedOpsConstParamLabel
-Variant = FusedOpsVariantParamLabel
 
 _KINDS: dict[Const, Callable[[], Any]] = {
     Const.ACTIVATION_DESC: Activation,

@@ -131,9 +131,9 @@ def get_buffer_sizes(
     batch: int, channels: int, steps: int, taps: int, dtype: int, workspace: int, reserve: int
 ) -> None:
     """Bytes of workspace and reserve space."""
-    data_type = _check(batch, channels, steps, taps, dtype, long=True)
     if not workspace or not reserve:
         raise bad_param("workspaceSizeInBytes or reserveSpaceSizeInBytes is NULL")
+    data_type = _check(batch, channels, steps, taps, dtype, long=True)
     for out in (workspace, reserve):
         write_scalar(out, ctypes.c_size_t, _buffer_bytes(batch, channels, steps, data_type))
 
