@@ -35,6 +35,7 @@ import pycudnn
 from pycudnn import errors, libraries, loader, raw, show_config
 own = [entry for entry in sys.path if "-packages" not in entry and entry != {str(ROOT)!r}]
 sys.path[:] = {[str(entry) for entry in first]!r} + (sys.path if {keep_path} else own)
+sys.modules.pop("cuda", None)  # cuda-bindings 12 imports it at start-up, with the path of then
 """
     kept = ("LD_LIBRARY_PATH", "CONDA_PREFIX", "CUDA_PATH", "CUDA_HOME", "CUDNN_PATH", "CUDNN_HOME")
     inherited = {key: value for key, value in os.environ.items() if key not in kept}

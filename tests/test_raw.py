@@ -129,6 +129,8 @@ def test_strings_and_numbers_come_back_as_such(functions):
 
 
 def test_interrupt_during_a_reference_call_reaches_the_caller():
+    # A shell starts what runs in its background with SIGINT ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     functions = raw.reference
     handle = raw.cudnnHandle_t()
     assert functions.cudnnCreate(byref(handle)) is SUCCESS
@@ -149,6 +151,7 @@ def test_interrupt_during_a_reference_call_reaches_the_caller():
             scale_on_and_on()
     finally:
         timer.join()
+        signal.signal(signal.SIGINT, before)
     assert functions.cudnnScaleTensor(*arguments) is SUCCESS
     functions.cudnnDestroyTensorDescriptor(tensor)
     functions.cudnnDestroy(handle)

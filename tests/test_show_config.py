@@ -93,8 +93,10 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
 
 def test_without_any_cuda_package():
     # What is installed beside pycudnn is out of sight once pycudnn is imported.
+    # cuda-bindings 12 imports the package cuda at start-up.
     code = """\
 import json, sys, pycudnn
+sys.modules.pop("cuda", None)
 sys.path[:] = [entry for entry in sys.path if "-packages" not in entry]
 print(json.dumps(pycudnn.show_config(as_dict=True)))
 """
