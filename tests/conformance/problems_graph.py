@@ -160,7 +160,12 @@ POSITIVE = ("SQRT", "LOG", "RECIPROCAL", "RSQRT", "DIV", "POW")
 BINARY: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "ADD": np.add, "MUL": np.multiply, "SUB": np.subtract, "DIV": np.divide, "MIN": np.minimum,
     "MAX": np.maximum, "POW": np.power, "ADD_SQUARE": lambda a, b: a + b * b,
+    "ATAN2": np.arctan2,
 }  # fmt: skip
+
+
+def image(case: Case) -> tuple[int, ...]:
+    return (case.integer(1, 4), 8 * case.integer(1, 4), *case.shape(2, 1, 9))
 
 
 def positive(case: Case, tensor: Tensor, mode: str, dtype: str) -> Operand:
@@ -172,8 +177,7 @@ def positive(case: Case, tensor: Tensor, mode: str, dtype: str) -> Operand:
 def pointwise(case: Case) -> None:
     dtype = case.choose("float32", *HALVES)
     mode = case.choose(*UNARY, *BINARY)
-    graph = Graph(case.handle)
-    shape = (case.integer(1, 4), 8 * case.integer(1, 4), *case.shape(2, 1, 9))
+    graph, shape = Graph(case.handle), image(case)
     a = graph.tensor(shape, dtype, format=NHWC, name="a")
     given = {"a": positive(case, a, mode, dtype)}
     if mode in UNARY:
@@ -186,6 +190,60 @@ def pointwise(case: Case) -> None:
         graph.pointwise(mode, a, b, name="y")
         expected = BINARY[mode](given["a"].values, given["b"].values)
     case.check(run(case, graph, **given)["y"], expected, dtype, 4)
+
+
+CURVE = math.sqrt(2 / math.pi)
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-x))
+
+
+def slope_of_tanh_gelu(x: np.ndarray) -> np.ndarray:
+    bent = np.tanh(CURVE * (x + 0.044715 * x**3))
+    return (1 + bent) / 2 + x / 2 * (1 - bent**2) * CURVE * (1 + 3 * 0.044715 * x**2)
+
+
+SLOPES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "RELU_BWD": lambda x: (x > 0).astype(float), "TANH_BWD": lambda x: 1 - np.tanh(x) ** 2,
+    "SIGMOID_BWD": lambda x: sigmoid(x) * (1 - sigmoid(x)),
+    "ELU_BWD": lambda x: np.where(x > 0, 1, np.exp(x)), "SOFTPLUS_BWD": sigmoid,
+    "SWISH_BWD": lambda x: sigmoid(x) * (1 + x * (1 - sigmoid(x))),
+    "GELU_BWD": lambda x: (1 + ERF(x / math.sqrt(2))) / 2 + x * np.exp(-x * x / 2) * CURVE / 2,
+    "GELU_APPROX_TANH_BWD": slope_of_tanh_gelu,
+}  # fmt: skip
+COMPARE: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+    "CMP_EQ": np.equal, "CMP_NEQ": np.not_equal, "CMP_GT": np.greater, "CMP_GE": np.greater_equal,
+    "CMP_LT": np.less, "CMP_LE": np.less_equal,
+}  # fmt: skip
+
+
+@problem("cudnnBackendExecute: pointwise gradient")
+def pointwise_gradient(case: Case) -> None:
+    dtype, mode = case.choose("float32", *HALVES), case.choose(*SLOPES)
+    graph, shape = Graph(case.handle), image(case)
+    dy, x = (graph.tensor(shape, dtype, format=NHWC, name=name) for name in ("dy", "x"))
+    graph.pointwise(mode, dy, x, name="dx")
+    ran = run(case, graph)
+    has = values(ran)
+    case.check(ran["dx"], has["dy"] * SLOPES[mode](has["x"]), dtype, 4)
+
+
+@problem("cudnnBackendExecute: comparison and choice")
+def comparison_and_choice(case: Case) -> None:
+    """Which of two tensors an element is taken from depends on how two others compare."""
+    dtype, mode = case.choose("float32", *HALVES), case.choose(*COMPARE)
+    graph, shape = Graph(case.handle), image(case)
+    a, b, first, second = (
+        graph.tensor(shape, dtype, format=NHWC, name=name) for name in ("a", "b", "c", "d")
+    )
+    which = graph.pointwise(mode, a, b, dtype="bool")
+    graph.pointwise("BINARY_SELECT", first, second, select=which, name="y")
+    same = case.operand(a.layout, dtype)
+    ran = run(case, graph, **({"a": same, "b": same} if case.choose(0, 0, 1) else {}))
+    has = values(ran)
+    expected = np.where(COMPARE[mode](has["a"], has["b"]), has["c"], has["d"])
+    case.check(ran["y"], expected, dtype)
 
 
 @problem("cudnnBackendExecute: matmul")
