@@ -115,12 +115,15 @@ def lrn_cross_channel_forward(
 ) -> None:
     """``y = alpha * lrn(x) + beta * y`` across channels (cudnnLRNCrossChannelForward).
 
-    x and y have one shape of at least 3 dimensions and one data type; y may be x.
+    x and y have one shape of at least 3 dimensions and one data type; y may be x. ValueError for
+    an x of 3 dimensions, (N, C, W), that lies in memory in another order or with gaps in W: cuDNN
+    does not compute it. As (N, C, W, 1) it may lie in any way.
     """
     require(handle, Handle, "handle")
     require(lrn, LRNDescriptor, "lrn")
     mode = member(LRNMode, mode, "mode")
     check_alike(x_desc, y_desc=y_desc)
+    _check_order(x_desc)
     factors = scaling(alpha, beta, x_desc.dtype_code)
     with _core.ColdCall(handle.library, handle) as call:
         at = Operands(call)
@@ -151,11 +154,13 @@ def lrn_cross_channel_backward(
     """``dx = alpha * gradient + beta * dx`` (cudnnLRNCrossChannelBackward).
 
     x and y as they were in forward, y without blending; all four of one shape and data type.
+    ValueError as in forward.
     """
     require(handle, Handle, "handle")
     require(lrn, LRNDescriptor, "lrn")
     mode = member(LRNMode, mode, "mode")
     check_alike(x_desc, y_desc=y_desc, dy_desc=dy_desc, dx_desc=dx_desc)
+    _check_order(x_desc)
     factors = scaling(alpha, beta, x_desc.dtype_code)
     with _core.ColdCall(handle.library, handle) as call:
         at = Operands(call)
@@ -167,6 +172,22 @@ def lrn_cross_channel_backward(
             x_desc, at.read(x, "x", x_desc), factors[1],
             dx_desc, at.write(dx, "dx", dx_desc, over="dy"),
         )  # fmt: skip
+
+
+def _check_order(x_desc: TensorDescriptor) -> None:
+    """cuDNN leaves the output as it is for other tensors of 3 dimensions, and reports success."""
+    shape, strides, step = x_desc.shape, x_desc.strides, 1
+    if len(shape) != 3:
+        return
+    for axis in (2, 1, 0):
+        if shape[axis] == 1:
+            continue
+        if strides[axis] < step or (axis == 2 and strides[axis] > 1):
+            raise ValueError(
+                f"x_desc must lie in the order (N, C, W) with W packed, or be (N, C, W, 1), "
+                f"got strides {strides} for shape {shape}"
+            )
+        step = shape[axis] * strides[axis]
 
 
 def divisive_normalization_forward(

@@ -358,10 +358,11 @@ class Neighbours:
     def __init__(self, case: Case, divisive: bool, odd: bool = False) -> None:
         self.case = case
         self.dtype = case.choose("float32", "float64", "float16")
-        # Beyond 4 dimensions cuDNN's LRN wants the spatial ones packed.
+        # Beyond 4 dimensions cuDNN's LRN wants packed tensors; of 3 it takes one order alone.
         ndim = case.choose(4, 5) if divisive else case.choose(3, 4, 5, 6)
         shape = case.shape(ndim, 1, 7)
-        self.layout = "packed" if ndim > 4 else case.choose("packed", "channels last", "gaps")
+        layouts = {3: ("packed", "gaps"), 4: ("packed", "channels last", "gaps")}
+        self.layout = case.choose(*layouts.get(ndim, ("packed",)))
         n = case.choose(1, 3, 5, 7) if odd else case.integer(1, 16)
         settings = (n, case.choose(1e-4, 0.5, 2.0), case.choose(0.5, 0.75, 1.0), 2.0)
         axes = tuple(range(2, ndim)) if divisive else (1,)

@@ -21,6 +21,8 @@ SHAPES = {
     "gaps": ((3, 7, 4, 5), "gaps"),
     "5d": ((2, 6, 3, 4, 2), "packed"),
 }
+# Not for the divisive one, which has 4 or 5 dimensions.
+ROWS = {"3d": ((3, 7, 4), "packed"), "3d, gaps": ((3, 7, 4), "gaps")}
 
 
 @pytest.fixture
@@ -107,10 +109,10 @@ def lrn_backward(side, lrn, y, dy, x, dx, **options):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n", [1, 4, 5, 16])
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("name", SHAPES | ROWS)
 def test_b6_lrn(side, rng, name, n, dtype):
     """n = 16 is more than there are channels."""
-    shape, layout = SHAPES[name]
+    shape, layout = (SHAPES | ROWS)[name]
     x = side.tensor(rng.uniform(-2, 2, shape), dtype, layout)
     y, dx = side.blank(shape, dtype, layout), side.blank(shape, dtype, layout)
     dy = side.tensor(rng.uniform(-1, 1, shape), dtype, layout)
@@ -154,6 +156,29 @@ def test_lrn_between_layouts(side, rng):
     y = side.blank(shape, layout="gaps")
     lrn_forward(side, cudnn.LRNDescriptor(5, *SETTINGS, library=side.library), x, y)
     y.check(Window(5, *SETTINGS, (1,)).normalize(x.values, np.zeros(shape)))
+
+
+def test_the_order_of_three_dimensions(side, rng):
+    """cuDNN computes none but (N, C, W) with W packed; y may lie in any way, and so may 4-d x."""
+    lrn, shape = cudnn.LRNDescriptor(5, *SETTINGS, library=side.library), (3, 6, 4)
+    last = side.tensor(rng.uniform(-2, 2, shape), layout="channels last")
+    with pytest.raises(ValueError, match=r"x_desc must .* \(N, C, W\) .* \(24, 1, 6\)"):
+        lrn_forward(side, lrn, last, last)
+    with pytest.raises(ValueError, match=r"x_desc must .* or be \(N, C, W, 1\)"):
+        lrn_backward(side, lrn, last, last, last, side.blank(shape))
+    for strides in ((48, 8, 2), (4, 12, 1), (1, 3, 18)):
+        desc = cudnn.TensorDescriptor(shape, strides=strides, library=side.library)
+        with pytest.raises(ValueError, match="x_desc must lie in the order"):
+            cudnn.lrn_cross_channel_forward(
+                side.handle, lrn, desc, last.data, last.desc, last.data
+            )
+    x, y = side.tensor(rng.uniform(-2, 2, shape)), side.blank(shape, layout="channels last")
+    lrn_forward(side, lrn, x, y)
+    y.check(Window(5, *SETTINGS, (1,)).normalize(x.values, np.zeros(shape)))
+    for shape in ((3, 6, 1), (3, 1, 4), (3, 6, 4, 1)):
+        x, y = side.tensor(rng.uniform(-2, 2, shape), layout="channels last"), side.blank(shape)
+        lrn_forward(side, lrn, x, y)
+        y.check(Window(5, *SETTINGS, (1,)).normalize(x.values, np.zeros(shape)))
 
 
 def test_the_lrn_gradient_is_the_derivative_of_forward(side, rng):

@@ -32,6 +32,7 @@ from .checks import check_alike, check_channels, check_type, checked_member
 Array = np.ndarray[Any, Any]
 
 _DATA_TYPES = (DataType.FLOAT, DataType.DOUBLE, DataType.HALF)  # cuDNN has no bfloat16 here
+_UNPACKED = "tensors of more than 4 dimensions must be packed"
 
 
 @implements("cudnnSetLRNDescriptor")
@@ -81,8 +82,8 @@ def _check_lrn(mode: int, x_desc: Tensor, others: dict[str, Tensor], unpacked: S
     for name, desc in others.items():
         check_alike(x_desc, desc, f"x and {name}")
     check_type(x_desc, "x", _DATA_TYPES)
-    spatial = packed_strides(x_desc.shape, TensorFormat.NCHW)[2:]
-    if len(x_desc.shape) > 4 and x_desc.strides[2:] != spatial:
+    packed = packed_strides(x_desc.shape, TensorFormat.NCHW)
+    if len(x_desc.shape) > 4 and any(d.strides != packed for d in (x_desc, *others.values())):
         raise unpacked
 
 
@@ -104,8 +105,7 @@ def lrn_forward(
     y: int,
 ) -> None:
     """``y = alpha * x / (k + lrnAlpha / n * sum of x ** 2) ** lrnBeta + beta * y``."""
-    text = f"x has strides {x_desc.strides}: beyond 4 dimensions the spatial ones must be packed"
-    _check_lrn(mode, x_desc, {"y": y_desc}, bad_param(text))
+    _check_lrn(mode, x_desc, {"y": y_desc}, bad_param(_UNPACKED))
     source, out = load(x, x_desc, "x"), view(y, y_desc, "y")
     scale = read_scalar(alpha, y_desc.dtype, "alpha"), read_scalar(beta, y_desc.dtype, "beta")
     blend(out, source * _scale(lrn, source) ** -lrn.beta, *scale)
@@ -128,9 +128,8 @@ def lrn_backward(
     dx: int,
 ) -> None:
     """``dx = alpha * gradient + beta * dx``, from x alone: y is not looked at, as in cuDNN."""
-    text = f"x has strides {x_desc.strides}: beyond 4 dimensions the spatial ones must be packed"
     descriptors = {"y": y_desc, "dy": dy_desc, "dx": dx_desc}
-    _check_lrn(mode, x_desc, descriptors, not_supported(text))
+    _check_lrn(mode, x_desc, descriptors, not_supported(_UNPACKED))
     source, gradient, out = load(x, x_desc, "x"), load(dy, dy_desc, "dy"), view(dx, dx_desc, "dx")
     factors = read_scalar(alpha, dx_desc.dtype, "alpha"), read_scalar(beta, dx_desc.dtype, "beta")
     scale = _scale(lrn, source)
