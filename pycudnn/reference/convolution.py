@@ -183,6 +183,14 @@ def _columns(
     return out.reshape(geometry.groups, geometry.taps, -1)
 
 
+def patches(geometry: Geometry, images: Array) -> Array:
+    """What each window sees, (n, *output, C, *window), of images with one group; a view."""
+    windows = _windows(geometry, _padded_tile(geometry, images, images.dtype))[0]
+    rank = len(geometry.window)
+    within, between = range(1, rank + 1), range(rank + 1, 2 * rank + 1)
+    return windows.transpose(-1, *between, 0, *within)
+
+
 def window_table(geometry: Geometry, table: Array) -> None:
     """Fill `table`, (*window, *output): which element of a padded channel stands where."""
     positions = np.arange(math.prod(geometry.padded)).reshape(1, 1, *geometry.padded, 1)

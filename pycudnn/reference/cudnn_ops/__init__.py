@@ -17,6 +17,7 @@ from . import (
     spatial_transformer,
     tensor,
     tensor_descriptors,
+    transform,
 )
 
 __all__ = [
@@ -33,4 +34,5 @@ __all__ = [
     "spatial_transformer",
     "tensor",
     "tensor_descriptors",
+    "transform",
 ]

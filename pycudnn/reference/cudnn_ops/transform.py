@@ -1,0 +1,257 @@
+"""Tensor transforms: padding, cropping, folding space into channels, another order in memory."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pycudnn.abi.cudnn_enums import CUDNN_DIM_MAX, DataType, FoldingDirection, TensorFormat
+
+from ..cudnn_graph import Handle
+from ..descriptors import Filter, Tensor, packed_strides
+from ..memory import Layout, blend, load, read_array, read_scalar, view, write, write_array
+from ..runtime import bad_param, implements, not_supported, opaque
+from .tensor_descriptors import extent, first, item_size
+
+_LARGEST_SIZE = 2**31 - 1
+
+Array = np.ndarray[Any, Any]
+
+
+@opaque(
+    "cudnnTensorTransformDescriptor_t",
+    "cudnnCreateTensorTransformDescriptor",
+    "cudnnDestroyTensorTransformDescriptor",
+)
+@dataclass
+class TensorTransform:
+    """What is added before and behind each dimension (negative: taken away), and the blocks.
+
+    Arrays may be shorter than a tensor has dimensions: what is missing is 0. A block size of 0 is
+    1.
+    """
+
+    format: TensorFormat = TensorFormat.NCHW
+    pad_before: tuple[int, ...] = ()
+    pad_after: tuple[int, ...] = ()
+    fold: tuple[int, ...] = ()
+    direction: FoldingDirection = FoldingDirection.FOLD
+
+    def blocks(self, spatial: int) -> tuple[int, ...]:
+        """The block size of each spatial dimension."""
+        return tuple(max(size, 1) for size in first(self.fold, spatial))
+
+    def margins(self, count: int) -> list[tuple[int, int]]:
+        """Elements to add before and behind, for each dimension."""
+        return list(zip(first(self.pad_before, count), first(self.pad_after, count), strict=True))
+
+
+@implements("cudnnSetTensorTransformDescriptor")
+def set_tensor_transform(
+    transform: TensorTransform,
+    count: int,
+    layout: int,
+    pad_before: int,
+    pad_after: int,
+    fold: int,
+    direction: int,
+) -> None:
+    """`count` dimensions. An array that is NULL leaves what was set before.
+
+    Any direction but FOLD is UNFOLD, as in cuDNN.
+    """
+    if count < 2:
+        raise bad_param(f"nbDims is {count}, must be at least 2")
+    if count > CUDNN_DIM_MAX:
+        raise not_supported(f"nbDims is {count}, must be at most {CUDNN_DIM_MAX}")
+    if layout not in tuple(TensorFormat):
+        raise not_supported(f"destFormat is {layout}, must be one of 0 to {max(TensorFormat)}")
+    transform.format = TensorFormat(layout)
+    if pad_before:
+        transform.pad_before = read_array(pad_before, ctypes.c_int32, count)
+    if pad_after:
+        transform.pad_after = read_array(pad_after, ctypes.c_int32, count)
+    if fold:
+        transform.fold = read_array(fold, ctypes.c_uint32, count - 2)
+    transform.direction = FoldingDirection(min(direction % 2**32, 1))
+
+
+@implements("cudnnGetTensorTransformDescriptor")
+def get_tensor_transform(
+    transform: TensorTransform,
+    requested: int,
+    layout: int,
+    pad_before: int,
+    pad_after: int,
+    fold: int,
+    direction: int,
+) -> None:
+    """Exactly `requested` entries, 0 where there are fewer; nothing where a pointer is NULL."""
+    if not 2 < requested <= CUDNN_DIM_MAX:
+        raise bad_param(f"nbDimsRequested is {requested}, must be 3 to {CUDNN_DIM_MAX}")
+    if layout:
+        write(layout, ctypes.c_int, transform.format)
+    for address, c_type, values, count in (
+        (pad_before, ctypes.c_int32, transform.pad_before, requested),
+        (pad_after, ctypes.c_int32, transform.pad_after, requested),
+        (fold, ctypes.c_uint32, transform.fold, requested - 2),
+    ):
+        if address:
+            write_array(address, c_type, first(values, count))
+    write(direction, ctypes.c_int, transform.direction, "direction")
+
+
+# --- the result's shape --------------------------------------------------------------------------
+
+
+def _padded(transform: TensorTransform, shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(
+        before + size + after
+        for size, (before, after) in zip(shape, transform.margins(len(shape)), strict=True)
+    )
+
+
+def transformed_shape(transform: TensorTransform, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """FOLD pads, then moves blocks into channels; UNFOLD moves channels into blocks, then pads.
+
+    Space that does not fill its blocks, or channels that do not fill theirs, are rounded up.
+    """
+    blocks = transform.blocks(len(shape) - 2)
+    count = math.prod(blocks)
+    if transform.direction == FoldingDirection.FOLD:
+        n, c, *space = _padded(transform, shape)
+        sizes = zip(space, blocks, strict=True)
+        result = (n, c * count, *(-(-size // block) for size, block in sizes))
+    else:
+        n, c, *space = shape
+        sizes = zip(space, blocks, strict=True)
+        opened = (n, -(-c // count), *(size * block for size, block in sizes))
+        result = _padded(transform, opened)
+    if min(result) < 1:
+        raise bad_param(f"nothing is left of {shape}: the result would be {result}")
+    if max(result) > _LARGEST_SIZE:
+        raise not_supported(f"the result would be {result}, too large for an int")
+    return result
+
+
+@implements("cudnnInitTransformDest")
+def init_transform_dest(transform: TensorTransform, src: Tensor, dest: Tensor, size: int) -> None:
+    """`dest` becomes what the transform makes of `src`: of its type, packed in the format set."""
+    if not src.shape:
+        raise not_supported("srcDesc has not been set")
+    if transform.format == TensorFormat.NCHW_VECT_C or src.width > 1:
+        raise not_supported("vectors of channels cannot be transformed")
+    shape = transformed_shape(transform, src.shape)
+    result = Tensor(src.dtype, shape, packed_strides(shape, transform.format))
+    if extent(result) > _LARGEST_SIZE:
+        raise not_supported(f"a tensor of {shape} has over 2**31 - 1 elements")
+    vars(dest).update(vars(result))
+    if size:
+        write(size, ctypes.c_size_t, item_size(dest.dtype) * extent(dest))
+
+
+# --- computing -----------------------------------------------------------------------------------
+
+
+def _pad(transform: TensorTransform, array: Array) -> Array:
+    """With zeros around, or without what is cropped."""
+    margins = transform.margins(array.ndim)
+    kept = tuple(
+        slice(max(-before, 0), size - max(-after, 0))
+        for size, (before, after) in zip(array.shape, margins, strict=True)
+    )
+    return np.pad(array[kept], [(max(before, 0), max(after, 0)) for before, after in margins])
+
+
+def _fold(array: Array, blocks: tuple[int, ...]) -> Array:
+    """(N, C, H, W) as (N, C * h * w, H / h, W / w): a block's elements become channels."""
+    fill = [(0, -size % block) for size, block in zip(array.shape[2:], blocks, strict=True)]
+    array = np.pad(array, [(0, 0), (0, 0), *fill])
+    n, c, *space = array.shape
+    outer = [size // block for size, block in zip(space, blocks, strict=True)]
+    array = array.reshape(n, c, *itertools.chain(*zip(outer, blocks, strict=True)))
+    axes = range(2, array.ndim)
+    array = array.transpose(0, 1, *axes[1::2], *axes[::2])
+    return array.reshape(n, c * math.prod(blocks), *outer)
+
+
+def _unfold(array: Array, blocks: tuple[int, ...]) -> Array:
+    """The inverse of `_fold`; channels that are missing for the last blocks are 0."""
+    array = np.pad(array, [(0, 0), (0, -array.shape[1] % math.prod(blocks)), *[(0, 0)] * len(blocks)])
+    n, c, *outer = array.shape
+    array = array.reshape(n, c // math.prod(blocks), *blocks, *outer)
+    places = range(2, 2 + len(blocks))
+    pairs = itertools.chain(*((place + len(blocks), place) for place in places))
+    array = array.transpose(0, 1, *pairs)
+    space = [size * block for size, block in zip(outer, blocks, strict=True)]
+    return array.reshape(n, -1, *space)
+
+
+def transformed(transform: TensorTransform, array: Array) -> Array:
+    """What the transform makes of an array (N, C, *space)."""
+    blocks = transform.blocks(array.ndim - 2)
+    if transform.direction == FoldingDirection.FOLD:
+        return _fold(_pad(transform, array), blocks)
+    return _pad(transform, _unfold(array, blocks))
+
+
+def _transform(
+    transform: TensorTransform, alpha: int, src: Layout, x: int, beta: int, dest: Layout, y: int
+) -> None:
+    """``y = alpha * transform(x) + beta * y``."""
+    if not src.shape or not dest.shape:
+        raise bad_param("a descriptor has not been set")
+    shape = transformed_shape(transform, src.shape)
+    if dest.shape != shape:
+        raise bad_param(f"dest is {dest.shape}, must be {shape} for src {src.shape}")
+    if src.dtype != dest.dtype:
+        raise not_supported(f"no transform from {src.dtype.name} to {dest.dtype.name}")
+    if src.dtype not in _DATA_TYPES:
+        raise not_supported(f"no transform of {src.dtype.name}")
+    source, out = load(x, src, "src"), view(y, dest, "dest")
+    scale = read_scalar(alpha, src.dtype, "alpha"), read_scalar(beta, src.dtype, "beta")
+    blend(out, transformed(transform, source), *scale)
+
+
+_DATA_TYPES = (
+    DataType.FLOAT,
+    DataType.DOUBLE,
+    DataType.HALF,
+    DataType.BFLOAT16,
+    DataType.INT8,
+)
+
+
+@implements("cudnnTransformTensorEx")
+def transform_tensor_ex(
+    handle: Handle,
+    transform: TensorTransform,
+    alpha: int,
+    src: Tensor,
+    x: int,
+    beta: int,
+    dest: Tensor,
+    y: int,
+) -> None:
+    """``y = alpha * transform(x) + beta * y`` for tensors in any strides."""
+    _transform(transform, alpha, src, x, beta, dest, y)
+
+
+@implements("cudnnTransformFilter")
+def transform_filter(
+    handle: Handle,
+    transform: TensorTransform,
+    alpha: int,
+    src: Filter,
+    x: int,
+    beta: int,
+    dest: Filter,
+    y: int,
+) -> None:
+    """``y = alpha * transform(x) + beta * y`` for weights (K, C, *window)."""
+    _transform(transform, alpha, src, x, beta, dest, y)
