@@ -119,7 +119,7 @@ def _cuda_layout(value: Any, name: str, stream: Stream | None) -> Layout | None:
         consumer = -1 if stream is None or stream.capturing else stream.handle or 1
         try:
             strided = StridedMemoryView.from_dlpack(value, stream_ptr=consumer)
-        except BufferError as error:  # what its library does not export
+        except (BufferError, RuntimeError) as error:  # such as a sparse tensor
             raise ValueError(f"{name} cannot be shared: {error}") from None
         dtype = np.dtype(strided.dtype)
         strides = strided.strides and tuple(step * dtype.itemsize for step in strided.strides)

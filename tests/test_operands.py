@@ -180,6 +180,9 @@ def test_tensors_whose_memory_is_not_their_numbers():
         assert turned.is_neg()
         with pytest.raises(ValueError, match=r"x cannot be shared.*x\.resolve_neg\(\)"):
             cublas.scopy(context.cublas, 2, turned, 2, w, 1)
+        sparse = torch.eye(2, device="cuda").to_sparse()
+        with pytest.raises(ValueError, match="x cannot be shared"):
+            cublas.scopy(context.cublas, 2, sparse, 1, w, 1)
         cublas.ccopy(context.cublas, 2, z.conj().resolve_conj(), 1, w, 1)
         assert w.tolist() == [1 - 2j, 3 + 4j]
 
