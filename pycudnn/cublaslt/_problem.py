@@ -55,6 +55,8 @@ def read_problem(
     for layout, name in ((d_layout, "d_layout"), (c_layout, "c_layout")):
         if layout.shape != (m, n):
             raise ValueError(f"{name} must be {m} x {n}, as op(A) op(B) is, got {layout!r}")
+    if c_layout.order_code != d_layout.order_code:  # cublasLt has no such product
+        raise ValueError(f"c_layout must have the order of {d_layout!r}, got {c_layout!r}")
     mode, count, _ = a_layout.batch
     for layout, name in ((b_layout, "b"), (d_layout, "d"), (c_layout, "c")):
         if layout.batch[:2] != (mode, count):

@@ -190,7 +190,8 @@ class Algorithm:
             with _core.ColdCall(self.library) as call:
                 call(function, algo, key, None, 0, ctypes.byref(written))
                 room = (c_type * (written.value // ctypes.sizeof(c_type)))()
-                call(function, algo, key, ctypes.addressof(room), written.value, None)
+                if written.value:  # some have nothing to choose from
+                    call(function, algo, key, ctypes.addressof(room), written.value, None)
         except CublasBadParam:  # newer than the library
             return None
         if name in ("tiles", "stages"):

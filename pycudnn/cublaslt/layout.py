@@ -88,7 +88,7 @@ class MatrixLayout(Descriptor):
                 f"{rows} x {columns} with ld={step}, batch_count={count}, batch_stride={apart} "
                 "is more than any memory"
             )
-        self.shape = (rows, columns)
+        self.shape, self.order_code = (rows, columns), order
         self.batch = (batch_mode, count, apart)
         arguments = {
             "dtype": code, "rows": rows, "columns": columns, "ld": step, "order": order,

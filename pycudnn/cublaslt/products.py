@@ -118,8 +118,8 @@ def matrix_transform(
     """C = alpha op(A) + beta op(B), from any type and order into any other
     (cublasLtMatrixTransform).
 
-    A or B with its layout may be None, which leaves it out. C must not overlap them. Errors as in
-    ``matmul``.
+    A or B with its layout may be None, which leaves it out, but not with a pointer mode of DEVICE.
+    C must not overlap them. Errors as in ``matmul``.
     """
     require(handle, Handle, "handle")
     require(desc, MatrixTransformDescriptor, "desc")
@@ -131,6 +131,8 @@ def matrix_transform(
         if (value is None) != (layout is None):
             raise ValueError(f"{name} and {name}_layout must both be given or both be None")
         if layout is None:
+            if desc.mode == PointerMode.DEVICE:  # a factor that is not 0 would have it read
+                raise ValueError(f"{name} must be memory with the pointer_mode DEVICE, got None")
             continue
         require(layout, MatrixLayout, f"{name}_layout")
         shape = operated(operation, layout.shape)
@@ -143,7 +145,10 @@ def matrix_transform(
         frames = Frames(handle, stack)
         operands = Operands(frames)
         scalars = Scalars(operands, desc.mode, desc.scale)
-        factors = scalars.address(alpha, "alpha"), scalars.address(beta, "beta")
+        factors = [
+            scalars.address(value if layout is not None else 0.0, name)
+            for value, layout, name in ((alpha, a_layout, "alpha"), (beta, b_layout, "beta"))
+        ]
         addresses = [
             0 if layout is None else operands.matrix(value, name, layout, writes=False)
             for name, value, layout, _ in sources
@@ -203,6 +208,7 @@ def _alpha_batch(problem: Problem) -> tuple[int, int]:
 # ---- what the descriptor refers to ---------------------------------------------------------------
 
 _VALUE = Block(1, 1, 1)
+_AUX_ALIGNMENT = 16  # kernels read so much at a time, and fault for good on other addresses
 
 
 def _place(memory: Memory, problem: Problem, operands: Operands) -> None:
@@ -219,6 +225,11 @@ def _place(memory: Memory, problem: Problem, operands: Operands) -> None:
         bits = 8 if plan.parts.is_mask else 1
         width, apart = plan.aux_ld // bits, plan.aux_stride // bits
         memory.place(operands, Block(width if bits == 8 else m, n, width), batch, apart)
+        if memory.address % _AUX_ALIGNMENT:
+            raise ValueError(
+                f"aux must be aligned to {_AUX_ALIGNMENT} bytes, got the address "
+                f"{memory.address:#x}"
+            )
     else:
         count = 1
         for name, mode, length in zip(
@@ -233,7 +244,7 @@ def _place(memory: Memory, problem: Problem, operands: Operands) -> None:
 
 
 def _check_alignment(algorithm: Algorithm, operands: Operands) -> None:
-    """Addresses must be as the algorithm needs them: it does not check, and faults."""
+    """Addresses must be as the algorithm needs them."""
     can = algorithm.capabilities
     for name, starts in operands.starts.items():
         bytes_needed = getattr(can, f"min_alignment_{name}") or 1

@@ -85,7 +85,7 @@ def _numbers(case: Case, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     if dtype.kind == "c":
         real, imaginary = (case.rng.uniform(-1, 1, shape) for _ in range(2))
         return (real + 1j * imaginary).astype(dtype).astype(np.complex128)
-    high = 3 if dtype.kind == "i" else 1
+    high = 2 if dtype.kind == "i" else 1
     return case.values(shape, dtype, -high, high)
 
 
@@ -99,15 +99,19 @@ def _store(
     blank: bool = False,
     shared: bool = False,
     order: Order | None = None,
+    even: bool = False,
 ) -> Stored:
-    """Random (or, ``blank``, no) numbers in a random layout; ``shared``: one matrix for all."""
+    """Random (or, ``blank``, no) numbers in a random layout; ``shared``: one matrix for all,
+    ``even``: in steps of 16 elements."""
     dtype = numpy_dtype(dtype)
     order = case.choose(Order.COL, Order.COL, Order.COL, Order.ROW) if order is None else order
     rows, columns = shape
     length, runs = (columns, rows) if order == Order.ROW else (rows, columns)
-    ld = length + case.choose(0, 0, 3)
+    ld = length + case.choose(0, 0, 16 if even else 3)
     span = length + (runs - 1) * ld
-    stride = 0 if shared or mode == BatchMode.POINTER_ARRAY else span + case.choose(0, 5)
+    stride = 0
+    if not shared and mode == BatchMode.STRIDED:
+        stride = span + case.choose(0, 0 if even else 5)
     layout = cublaslt.MatrixLayout(
         dtype, rows, columns, ld, order=order, batch_count=batch, batch_mode=mode,
         batch_stride=stride, library=case.context.cublaslt.library,
@@ -238,23 +242,31 @@ def matmul(case: Case) -> None:
     is_plain = case.choose(True, True, False)
     source, target, scale, compute = case.choose(*(_FLOAT_TYPES if is_plain else _OTHER_TYPES))
     is_integer = numpy_dtype(source).kind == "i"
-    m, n, k = (case.integer(1, 20) * (4 if is_integer else 1) for _ in range(3))
+    # Many epilogues, and all integers, want even sizes and one form of product.
+    is_even = case.choose(True, False)
+    m, n, k = (case.integer(1, 20) * (16 if is_even else 1) for _ in range(3))
     if is_integer:
-        k = 4 * (1 + k % 3)  # sums that int8 holds
+        k = 16  # sums that int8 holds
     batch = case.choose(1, 1, 3)
-    mode = case.choose(*[BatchMode.STRIDED] * 3, BatchMode.POINTER_ARRAY)
-    operations = case.choose(*Operation.__members__.values()) % 3, case.choose(0, 1, 2)
+    mode = case.choose(*[BatchMode.STRIDED] * 5, BatchMode.POINTER_ARRAY)
+    operations = case.choose(0, 1, 2), case.choose(0, 1, 2)
+    if is_integer and is_even:
+        operations = Operation.T, Operation.N
     first, second = (m, k) if not operations[0] else (k, m), (k, n) if not operations[1] else (n, k)
     shares = [mode == BatchMode.STRIDED and case.choose(False, False, True) for _ in range(2)]
-    a = _store(case, source, first, batch, mode, shared=shares[0])
-    b = _store(case, source, second, batch, mode, shared=shares[1])
+    even: dict[str, Any] = {"even": is_even, "order": Order.COL if is_even else None}
+    a = _store(case, source, first, batch, mode, shared=shares[0], **even)
+    b = _store(case, source, second, batch, mode, shared=shares[1], **even)
     post = Post(case, target, m, n, batch) if is_plain else None
-    order = Order.COL if post and post.kind != E.DEFAULT else None
+    order = case.choose(Order.COL, Order.COL, Order.ROW)
+    if is_even or (post and post.kind != E.DEFAULT):
+        order = Order.COL
     in_place = case.choose(True, False)
-    c = _store(case, target, (m, n), batch, mode, order=order)
+    even["order"] = order
+    c = _store(case, target, (m, n), batch, mode, **even)
     d = c
     if not in_place:
-        d = _store(case, target, (m, n), batch, mode, blank=True, order=order)
+        d = _store(case, target, (m, n), batch, mode, blank=True, **even)
     scalars = _Scalars(case, scale, is_integer, m, len(a.values))
     desc = cublaslt.MatmulDescriptor(
         compute, scale, transa=operations[0], transb=operations[1], **scalars.arguments,
@@ -378,7 +390,7 @@ def matrix_transform(case: Case) -> None:
         scale, transa=operations[0], transb=operations[1], pointer_mode=mode,
         library=handle.library,
     )  # fmt: skip
-    both = case.choose(True, False)
+    both = mode == PointerMode.DEVICE or case.choose(True, False)
     others = (b.data, b.layout) if both else (None, None)
     cublaslt.matrix_transform(
         handle, desc, a.data, a.layout, *others, c.data, c.layout, alpha=factors[0],

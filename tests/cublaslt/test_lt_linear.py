@@ -142,9 +142,19 @@ def test_transform_between_types(handle, put, layout, backend, rng):
     a = rng.uniform(-3, 3, (6, 4)).astype(np.float32)
     c = put(np.full((6, 4), np.nan, np.float16))
     desc = MatrixTransformDescriptor(pointer_mode=PointerMode.DEVICE, library=backend)
-    half, zero = put(np.array([0.5], np.float32)), put(np.zeros(1, np.float32))
+    half, two = put(np.array([0.5], np.float32)), put(np.array([2], np.float32))
+    lay = layout("float32", 4, 6)
     cublaslt.matrix_transform(
-        handle, desc, put(a), layout("float32", 4, 6), None, None, c, layout("float16", 4, 6),
-        alpha=half, beta=zero,
+        handle, desc, put(a), lay, put(a[::-1]), lay, c, layout("float16", 4, 6), alpha=half,
+        beta=two,
     )  # fmt: skip
-    np.testing.assert_allclose(c.numpy(), a / 2, rtol=1e-3)
+    np.testing.assert_allclose(c.numpy(), a / 2 + 2 * a[::-1], rtol=1e-3, atol=1e-3)
+
+
+def test_what_is_left_out_has_the_factor_0(handle, put, layout, backend):
+    a, c = put(np.ones((6, 4), np.float32)), put(np.full((6, 4), np.nan, np.float32))
+    desc, lay = MatrixTransformDescriptor(library=backend), layout("float32", 4, 6)
+    cublaslt.matrix_transform(handle, desc, a, lay, None, None, c, lay, alpha=3.0, beta=5.0)
+    assert (c.numpy() == 3).all()
+    cublaslt.matrix_transform(handle, desc, None, None, a, lay, c, lay, alpha=3.0, beta=5.0)
+    assert (c.numpy() == 5).all()

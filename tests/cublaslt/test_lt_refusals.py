@@ -204,10 +204,8 @@ def test_c_that_is_not_quite_d(call, put, layout):
         call(c=whole, c_layout=c_layout, d=whole, beta=1.0)
     with pytest.raises(ValueError, match="^d is written to and must not overlap c$"):
         call(c=whole, c_layout=d_layout, d=whole.view((M * N,), offset=4))
-    by_rows = layout("float32", M, N, M, order=Order.ROW)
-    big = put(np.ones(M * M, np.float32))
-    with pytest.raises(ValueError, match="^d is written to and must not overlap c$"):
-        call(c=big, c_layout=by_rows, d=big)
+    with pytest.raises(ValueError, match="^c_layout must have the order of MatrixLayout.*COL"):
+        call(c=whole, c_layout=layout("float32", M, N, order=Order.ROW))
 
 
 def test_results_of_a_batch_that_overlap(call, put, layout):
@@ -267,6 +265,9 @@ def test_aux_is_checked_with_the_product(call, put, describe):
     mask = put(np.zeros((N - 1, 16), np.uint8))
     with pytest.raises(ValueError, match=f"^aux needs {16 * N} bytes, got {16 * (N - 1)}$"):
         call(desc=describe(epilogue=Epilogue.RELU_AUX, aux=mask))
+    apart = put(np.zeros(M * N + 1, np.float32)).view((N, M), offset=4)
+    with pytest.raises(ValueError, match="^aux must be aligned to 16 bytes, got the address 0x"):
+        call(desc=describe(epilogue=Epilogue.GELU_AUX, aux=apart))
     same = put(np.zeros((N, M), np.float32))
     with pytest.raises(ValueError, match="^(d|aux) is written to and must not overlap (d|aux)$"):
         call(desc=describe(epilogue=Epilogue.GELU_AUX, aux=same), d=same)
@@ -367,11 +368,13 @@ def test_transformations(handle, put, layout, backend):
             cublaslt.matrix_transform(**{**valid, name: 5})
     with pytest.raises(TypeError, match="alpha must be a real number"):
         cublaslt.matrix_transform(**valid, alpha=1j)
+    on_device, one = desc.replace(pointer_mode=1), put(np.ones(1, np.float32))
+    with pytest.raises(ValueError, match="b must be memory with the pointer_mode DEVICE, got None"):
+        cublaslt.matrix_transform(**{**valid, "desc": on_device}, alpha=one, beta=one)
     with pytest.raises(TypeError, match="beta is None, but the descriptor's pointer_mode is DEV"):
         cublaslt.matrix_transform(
-            **{**valid, "desc": desc.replace(pointer_mode=1)}, alpha=put(np.ones(1, np.float32)),
-            beta=None,
-        )  # fmt: skip
+            **{**valid, "desc": on_device, "b": a, "b_layout": lay}, alpha=one, beta=None
+        )
 
 
 def test_refused_calls_leak_nothing(call, layout):

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pycudnn.abi.cublas_enums import ComputeType, CudaDataType, FillMode, Operation
-from pycudnn.abi.cublaslt_enums import MatmulDescAttributes, PointerMode
+from pycudnn.abi.cublaslt_enums import MatmulDescAttributes, MatrixLayoutAttribute, PointerMode
 
 from ..cublas.products_ex import CUDA_TYPES
 from ..cublas.storage import (
@@ -133,6 +133,8 @@ def read_problem(
         or (old.rows, old.columns) != want
     ):
         raise invalid(f"op(A) is {shape_a}, op(B) {shape_b}, C {old[2:4]}, D {out[2:4]}")
+    if c[MatrixLayoutAttribute.MATRIX_LAYOUT_ORDER] != d[MatrixLayoutAttribute.MATRIX_LAYOUT_ORDER]:
+        raise invalid("the orders of C and D differ")
     if len({matrix.batch for matrix in (left, right, old, out)}) != 1:
         raise invalid("the batch counts of A, B, C and D differ")
     post = read_epilogue(desc, out.dtype, out.rows, out.columns, out.batch)
