@@ -24,7 +24,7 @@ from pycudnn.abi.cudnn_enums import (
 )
 from pycudnn.abi.types import ctypes_type
 from pycudnn.cudnn._objects import choose_math_type, construct, finite, integer, member, require
-from pycudnn.cudnn._sequences import as_dropout, sequence_type
+from pycudnn.cudnn._sequences import sequence_type
 from pycudnn.cudnn._weights import Locator, WeightView
 from pycudnn.cudnn.dropout import DropoutDescriptor
 from pycudnn.cudnn.handle import Handle
@@ -74,7 +74,8 @@ class AttentionDescriptor(_core.Owned):
     data is of another type. ``attention_dropout`` acts on the softmax, ``post_dropout`` on the
     output, both in training only; the descriptor keeps them.
 
-    ValueError for a number or enum outside its range, TypeError for a dtype that is not floating,
+    ValueError for a number or enum outside its range and for several heads with ``o_proj_size`` but
+    no ``v_proj_size``, which cuDNN gets wrong; TypeError for a dtype that is not floating,
     CudnnNotSupported for combinations that the library has not. ``read()`` tells what it has.
     """
 
@@ -134,15 +135,15 @@ class AttentionDescriptor(_core.Owned):
         _check(chosen)
         found = find_library("cudnn", library)
         self.attention_dropout, self.post_dropout = attention_dropout, post_dropout
-        self._dropouts = (
-            as_dropout(attention_dropout, "attention_dropout", found),
-            as_dropout(post_dropout, "post_dropout", found),
+        dropouts = (
+            _or_null(attention_dropout, "attention_dropout"),
+            _or_null(post_dropout, "post_dropout"),
         )
         mode = CUDNN_ATTN_QUERYMAP_ONE_TO_ONE * chosen.one_to_one
         mode |= CUDNN_ATTN_ENABLE_PROJ_BIASES * chosen.proj_biases
 
         def set_up(call: _core.ColdCall) -> None:
-            call("cudnnSetAttnDescriptor", self, mode, *chosen[2:7], *self._dropouts, *chosen[7:])
+            call("cudnnSetAttnDescriptor", self, mode, *chosen[2:7], *dropouts, *chosen[7:])
 
         settings = chosen._asdict()
         settings |= {"attention_dropout": attention_dropout, "post_dropout": post_dropout}
@@ -184,6 +185,14 @@ class AttentionDescriptor(_core.Owned):
         return f"AttentionDescriptor({', '.join(f'{name}={named[name]}' for name in named)})"
 
 
+def _or_null(dropout: DropoutDescriptor | None, name: str) -> Any:
+    """For C; with a descriptor that was never set, training would fail."""
+    if dropout is None:
+        return ctypes_type("cudnnDropoutDescriptor_t")()
+    require(dropout, DropoutDescriptor, name)
+    return dropout
+
+
 def _check(chosen: AttentionSettings) -> None:
     """What the library takes, or takes and then gets wrong."""
     query = chosen.q_proj_size or chosen.q_size
@@ -192,6 +201,12 @@ def _check(chosen: AttentionSettings) -> None:
         raise ValueError(
             f"queries and keys must have one length after their projections, got {query} "
             f"(q_proj_size or q_size) and {key} (k_proj_size or k_size)"
+        )
+    if chosen.o_proj_size and not chosen.v_proj_size and chosen.num_heads > 1:
+        raise ValueError(
+            f"an output projection without one of the values must have num_heads 1, as cuDNN gets "
+            f"more wrong: got {chosen.num_heads}, v_proj_size 0 and o_proj_size "
+            f"{chosen.o_proj_size}"
         )
     value = chosen.v_proj_size or chosen.v_size
     weights = chosen.num_heads * (

@@ -3,6 +3,10 @@
 Operands are laid out as their SeqDataDescriptors say. The lengths of the sequences come from
 there, too: a descriptor keeps a copy on the device. That is made on its first use, so make a call
 once before it is captured in a graph.
+
+What stands behind the end of a sequence must be finite, as it is multiplied by 0. The output there
+is that of heads which found nothing: the output's bias, and the residual. A window that a short
+sequence leaves without keys gives the same.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from pycudnn.cudnn._sequences import device_lengths
 from pycudnn.cudnn.attention import (
     AttentionBuffers,
     AttentionDescriptor,
+    AttentionSettings,
     get_multi_head_attn_buffers,
     weights_operand,
 )
@@ -50,16 +55,20 @@ def multi_head_attn_forward(
 
     The query of time step t sees the keys from ``lo_win[t]`` to before ``hi_win[t]`` (one int or
     one per time step; None: all), as far as their sequence goes. ``residuals``, laid out like the
-    output, is added to it; None is none. With ``current_index`` only that time step is computed,
-    None computes all. A ``reserve_space`` makes it a training step, which keeps there what the
-    gradients need; its buffers are those of ``get_multi_head_attn_buffers(training=True)``.
+    output, which must be as long as a query, is added to it; None is none. With ``current_index``
+    only that time step is computed, None computes all. A ``reserve_space`` makes it a training
+    step, which keeps there what the gradients need; its buffers are those of
+    ``get_multi_head_attn_buffers(training=True)``.
 
-    TypeError for a data type other than the attention's, ValueError for shapes, lengths or
-    windows that do not fit it or each other, and for buffers that are too small.
+    TypeError for a data type other than the attention's, ValueError for shapes, lengths, axes or
+    windows that do not fit it or each other, for buffers that are too small, and for what cuDNN
+    gets wrong: residuals in training with a dropout descriptor, and a padding fill.
     """
     shapes = _Shapes(handle, attn, q_desc, k_desc, v_desc, o_desc, "o_desc")
     windows = shapes.windows(lo_win, hi_win)
     training = reserve_space is not None
+    _check_residuals(attn, shapes.settings, residuals, training)
+    _check_fill(shapes.settings, o_desc, residuals)
     step = -1
     if current_index is not None:
         if training:
@@ -104,7 +113,8 @@ def multi_head_attn_backward_data(
     """Gradients of queries, keys and values (cudnnMultiHeadAttnBackwardData).
 
     Windows, weights, data and reserve space are those of the forward call. The gradient of the
-    residuals is ``dout`` itself. Errors as in ``multi_head_attn_forward``.
+    residuals is ``dout`` itself; what that has behind the end of a sequence changes the gradient of
+    the output's bias only. Errors as in ``multi_head_attn_forward``.
     """
     shapes = _Shapes(handle, attn, dq_desc, dk_desc, dv_desc, do_desc, "do_desc")
     windows = shapes.windows(lo_win, hi_win)
@@ -164,6 +174,36 @@ def multi_head_attn_backward_weights(
         )  # fmt: skip
 
 
+def _check_residuals(
+    attn: AttentionDescriptor, settings: AttentionSettings, residuals: Any, training: bool
+) -> None:
+    if residuals is None:
+        return
+    if settings.out_size != settings.q_size:
+        raise ValueError(
+            f"residuals must be None unless outputs are as long as queries, got outputs of "
+            f"{settings.out_size} and queries of {settings.q_size}"
+        )
+    dropouts = (attn.attention_dropout, attn.post_dropout)
+    if training and any(dropout is not None for dropout in dropouts):
+        raise ValueError(
+            "residuals must be None in training with a dropout, as cuDNN's output then is NaN"
+        )
+
+
+def _check_fill(settings: AttentionSettings, o_desc: SeqDataDescriptor, residuals: Any) -> None:
+    """cuDNN does not look at the fill; without bias and residuals it leaves zeros."""
+    fill = o_desc.padding_fill
+    if fill is None or min(o_desc.seq_lengths) == o_desc.shape[0]:
+        return
+    zeros = residuals is None and not (settings.proj_biases and settings.o_proj_size)
+    if fill != 0 or not zeros:
+        raise ValueError(
+            f"o_desc must have the padding_fill None, as cuDNN puts there "
+            f"{'0' if zeros else 'the bias of the output and the residuals'}, got {fill}"
+        )
+
+
 def _buffers(
     call: _core.ColdCall,
     attn: AttentionDescriptor,
@@ -201,7 +241,7 @@ class _Shapes:
             dropout = getattr(attn, name)
             if dropout is not None and dropout.closed:
                 raise ValueError(f"the {name} of this attention is closed")
-        settings = attn.read()
+        self.settings = settings = attn.read()
         named = {"q_desc": q_desc, "k_desc": k_desc, "v_desc": v_desc, o_name: o_desc}
         for name, desc in named.items():
             require(desc, SeqDataDescriptor, name)
@@ -234,6 +274,8 @@ class _Shapes:
                     f"{name} must have the sequence lengths {other.seq_lengths}, "
                     f"got {desc.seq_lengths}"
                 )
+        if o_desc.axes != q_desc.axes:
+            raise ValueError(f"{o_name} must have the axes {q_desc.axes}, got {o_desc.axes}")
 
     def windows(self, low: Any, high: Any) -> tuple[Any, Any]:
         """The keys that each query sees, as C arrays of their first and their end."""

@@ -27,7 +27,7 @@ class SeqDataDescriptor(_core.TensorLike):
     ``shape`` is (time, batch, beam, vector), whatever the order in memory; ``axes`` gives that,
     the outermost first, with VECT_DIM last. ``seq_lengths`` has one length in [1, time] for each
     batch and beam, the beams of a batch together; None: all are full. ``padding_fill`` is what an
-    output has behind the end of a sequence; None leaves that undefined.
+    output should have behind the end of a sequence; cuDNN keeps it, and attention ignores it.
 
     ValueError for axes that are no order with VECT_DIM last, and for other lengths; TypeError for
     a dtype that is not floating.
@@ -109,7 +109,7 @@ class SeqDataDescriptor(_core.TensorLike):
 
     @property
     def padding_fill(self) -> float | None:
-        """What an output has behind the end of a sequence; None is anything."""
+        """What an output should have behind the end of a sequence; None is anything."""
         return None if self._fill is None else self._read()[2]
 
     @property

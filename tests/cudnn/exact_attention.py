@@ -43,7 +43,7 @@ class Attention:
         return self.weights[kind][head] @ x + (0 if bias is None else bias[head].ravel())
 
     def queries(self) -> Iterator[tuple[int, int, int, int, list[int]]]:
-        """Time, batch, beam, beam of the keys, and the keys that it sees, of each query."""
+        """Time, batch, beam, beam of the keys, and the keys it sees, of each that sees any."""
         time, batch, beam, _ = self.q.shape
         kv_beam = self.k.shape[2]
         for n in range(batch):
@@ -51,7 +51,8 @@ class Attention:
                 mk = m if kv_beam > 1 else 0
                 for t in range(min(self.q_lengths[n * beam + m], time)):
                     end = min(self.high[t], self.k_lengths[n * kv_beam + mk])
-                    yield t, n, m, mk, list(range(self.low[t], end))
+                    if self.low[t] < end:
+                        yield t, n, m, mk, list(range(self.low[t], end))
 
     def softmax(self, t: int, n: int, m: int, mk: int, seen: list[int], head: int) -> Array:
         query = self.project(self.q[t, n, m], "q", head)
@@ -61,8 +62,9 @@ class Attention:
         powers = np.exp(scores - scores.max())
         return powers / powers.sum()
 
-    def forward(self, residual: Array | float = 0.0, fill: float = 0.0) -> Array:
-        out = np.full((*self.q.shape[:3], self.out_size), fill)
+    def forward(self, residual: Array | float = 0.0) -> Array:
+        """Where a query sees nothing, as behind the end of its sequence, heads find 0."""
+        out = np.zeros((*self.q.shape[:3], self.out_size))
         for t, n, m, mk, seen in self.queries():
             heads = [
                 sum(
@@ -72,12 +74,10 @@ class Attention:
                 for head in range(self.heads)
             ]
             if "o" in self.weights:
-                y = sum(w @ h for w, h in zip(self.weights["o"], heads, strict=True))
-                y = y + self.weights.get("bo", np.zeros(1)).ravel()
+                out[t, n, m] = sum(w @ h for w, h in zip(self.weights["o"], heads, strict=True))
             else:
-                y = np.concatenate(heads)
-            out[t, n, m] = y + (residual if np.isscalar(residual) else residual[t, n, m])
-        return out
+                out[t, n, m] = np.concatenate(heads)
+        return out + self.weights.get("bo", np.zeros(1)).ravel() + residual
 
     def backward(self, dout: Array) -> tuple[dict[str, Array], dict[str, Array]]:
         """Gradients of q, k, v and of the weights; checked against differences in the tests."""
@@ -94,10 +94,10 @@ class Attention:
             if "b" + kind in weights:
                 weights["b" + kind][head] += gradient.reshape(weights["b" + kind][head].shape)
 
+        if "bo" in weights:
+            weights["bo"] += dout.sum(axis=(0, 1, 2)).reshape(weights["bo"].shape)
         for t, n, m, mk, seen in self.queries():
             dy = dout[t, n, m]
-            if "bo" in weights:
-                weights["bo"] += dy.reshape(weights["bo"].shape)
             for head in range(self.heads):
                 p = self.softmax(t, n, m, mk, seen, head)
                 values = np.array([self.project(self.v[s, n, mk], "v", head) for s in seen])

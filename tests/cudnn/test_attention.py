@@ -78,6 +78,7 @@ def test_the_output_is_the_heads_side_by_side_without_a_projection(library):
         ({"dtype": "int8"}, TypeError, "dtype must be one of float32"),
         ({"compute_precision": "complex64"}, TypeError, "compute_precision must be a DataType"),
         ({"num_heads": 2**31 - 1, "qo_max_seq_length": 2**31 - 1}, ValueError, "more than memory"),
+        ({"v_proj_size": 0}, ValueError, "must have num_heads 1.*got 2, v_proj_size 0 and o_proj"),
         ({"attention_dropout": 0.5}, TypeError, "attention_dropout must be a DropoutDescriptor"),
         ({"post_dropout": 0.5}, TypeError, "post_dropout must be a DropoutDescriptor"),
     ],
@@ -186,15 +187,20 @@ class Case:
 CASES = {
     "plain": Case(),
     "biases": Case(biases=True),
-    "residual": Case(biases=True, residual=True),
+    "residual": Case(op=5, biases=True, residual=True),
     "beams": Case(beam=2),
     "no projection": Case(heads=1, k=5, qp=0, kp=0, vp=0, op=0),
     "no projection, 3 heads": Case(heads=3, k=5, qp=0, kp=0, vp=0, op=0),
     "heads side by side": Case(op=0, biases=True),
     "values only": Case(k=5, qp=0, kp=0, biases=True),
-    "output only": Case(k=5, qp=0, kp=0, vp=0, biases=True),
+    "output only": Case(heads=1, k=5, qp=0, kp=0, vp=0, biases=True),
     "windows": Case(low=(0, 0, 1, 2, 3, 4), high=(1, 2, 3, 4, 6, 7)),
     "lengths": Case(q_lengths=(6, 4, 2), k_lengths=(7, 3, 1), biases=True),
+    "lengths and residual": Case(op=5, q_lengths=(6, 4, 2), k_lengths=(7, 3, 1), residual=True),
+    "windows without keys": Case(
+        q_lengths=(6, 4, 5), k_lengths=(7, 3, 1), low=(0, 0, 1, 2, 3, 4), high=(1, 2, 3, 4, 6, 7),
+        biases=True,
+    ),
     "batch first": Case(axes=(1, 0, 2, 3)),
     "time innermost": Case(axes=(1, 2, 0, 3), beam=2),
     "room": Case(room=3),
@@ -293,11 +299,6 @@ class Problem:
         )  # fmt: skip
         return self.get("o", out)
 
-    def inside(self):
-        """(time, batch, beam): is it part of a sequence?"""
-        lengths = np.reshape(self.o_desc.seq_lengths, self.o_desc.shape[1:3])
-        return np.arange(self.case.time)[:, None, None] < lengths
-
     def check(self, got, expected):
         assert np.isfinite(got).all()
         scale = max(1.0, float(np.abs(expected).max(initial=0.0)))
@@ -311,9 +312,7 @@ class Problem:
 @pytest.mark.parametrize("training", [False, True])
 def test_forward(context, rng, name, training):
     problem = Problem(context, rng, CASES[name])
-    got = problem.forward(problem.buffers(training))
-    inside = problem.inside()
-    problem.check(got[inside], problem.expected()[inside])
+    problem.check(problem.forward(problem.buffers(training)), problem.expected())
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -322,10 +321,20 @@ def test_data_types(context, rng, dtype):
     problem.check(problem.forward(problem.buffers(False)), problem.expected())
 
 
-def test_padding_is_filled(context, rng):
-    problem = Problem(context, rng, CASES["lengths"], fill=-7.0)
+def test_a_padding_fill_is_what_cudnn_leaves_or_refused(context, rng):
+    lengths = {"q_lengths": (6, 4, 2), "k_lengths": (7, 3, 1)}
+    problem = Problem(context, rng, Case(**lengths), fill=0.0)
     got = problem.forward(problem.buffers(False))
-    assert (got[~problem.inside()] == -7).all()
+    assert (got[4:, 1] == 0).all()
+    problem.check(got, problem.expected())
+    for case, fill, text in (
+        (Case(**lengths), -7.0, "padding_fill None, as cuDNN puts there 0, got -7"),
+        (Case(biases=True, **lengths), 0.0, "the bias of the output and the residuals, got 0"),
+        (Case(op=5, residual=True, **lengths), 0.0, "the bias of the output and the residuals"),
+    ):
+        refuse(Problem(context, rng, case, fill=fill), ValueError, text)
+    problem = Problem(context, rng, CASES["biases"], fill=-7.0)  # there is no padding
+    problem.check(problem.forward(problem.buffers(False)), problem.expected())
 
 
 def test_one_time_step(context, rng):
@@ -336,9 +345,7 @@ def test_one_time_step(context, rng):
         problem.check(got[step], expected[step])
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in CASES if "beam" not in name and CASES[name].beam == 1]
-)
+@pytest.mark.parametrize("name", CASES)
 def test_gradients(context, rng, name):
     problem = Problem(context, rng, CASES[name], "float64")
     buffers = problem.buffers(True)
@@ -409,6 +416,28 @@ def test_windows_that_are_empty_or_leave_the_keys(context, rng):
     ):
         problem.windows = {"lo_win": low, "hi_win": high}
         refuse(problem, ValueError, text)
+
+
+def test_residuals_that_do_not_fit(context, rng):
+    case = Case(residual=True)
+    text = "residuals must be None .* outputs of 8 and queries of 5"
+    refuse(Problem(context, rng, case), ValueError, text)
+    problem = Problem(context, rng, CASES["residual"])
+    dropout = cudnn.DropoutDescriptor(context.cudnn, 0.0)
+    problem.attn = cudnn.AttentionDescriptor(
+        2, **SIZES, **{**PROJECTIONS, "o_proj_size": 5}, **LIMITS, proj_biases=True,
+        post_dropout=dropout, library=context.cudnn.library,
+    )  # fmt: skip
+    refuse(problem, ValueError, "residuals must be None in training with a dropout",
+           buffers=problem.buffers(True))  # fmt: skip
+
+
+def test_outputs_lie_like_queries(context, rng):
+    problem = Problem(context, rng, CASES["plain"])
+    problem.o_desc = cudnn.SeqDataDescriptor(
+        problem.o_desc.shape, axes=(1, 0, 2, 3), library=context.cudnn.library
+    )
+    refuse(problem, ValueError, "o_desc must have the axes .*TIME_DIM.*, got .*BATCH_DIM")
 
 
 def test_time_steps_that_are_not_there(context, rng):

@@ -112,6 +112,8 @@ def _check(attention: Attention, q: SeqData, k: SeqData, v: SeqData, o: SeqData)
     ):
         if desc.shape != shape:
             raise bad_param(f"{name} has shape {desc.shape}, must be {shape}")
+    if o.axes != q.axes:
+        raise bad_param(f"oDesc has axes {o.axes}, must be {q.axes} as qDesc")
 
 
 def _run(
@@ -129,12 +131,20 @@ def _run(
     seen = (position >= low) & (position < high)
     seen = seen & _steps(k_desc)[:, :, None, :]  # (batch, beam, query, key)
     scores = q.dtype.type(attention.scaler) * (q @ k.swapaxes(-1, -2))
-    scores = np.where(seen[:, :, None], scores, -np.inf)
-    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    probabilities = powers / powers.sum(axis=-1, keepdims=True)
+    seen = seen & _steps(q_desc)[..., None]
+    probabilities = _softmax(scores, seen[:, :, None])
     shape = (*q.shape[:2], attention.heads, q_desc.shape[0], v.shape[-1])
     heads = np.broadcast_to(probabilities @ v, shape)
     return _Pass(weights, q, k, v, probabilities, heads)
+
+
+def _softmax(scores: Array, seen: Array) -> Array:
+    """Over the keys that are seen; zeros where there are none."""
+    found = seen.any(axis=-1, keepdims=True)
+    scores = np.where(seen, scores, -np.inf)
+    largest = np.where(found, scores.max(axis=-1, keepdims=True), 0)
+    powers = np.exp(scores - largest)
+    return powers / np.where(found, powers.sum(axis=-1, keepdims=True), 1)
 
 
 def _join(attention: Attention, weights: _Weights, heads: Array) -> Array:
@@ -180,7 +190,7 @@ def forward(
     reserve_size: int,
     reserve: int,
 ) -> None:
-    """All time steps (`step` < 0) or one of them."""
+    """All time steps (`step` < 0) or one of them; as in cuDNN, padding is not filled."""
     _check(attention, q_desc, k_desc, v_desc, o_desc)
     check_weights(attention, weight_size, weights)
     windows = _windows(q_desc, low, high)
@@ -192,17 +202,11 @@ def forward(
     done = _run(attention, windows, parts, ((q_desc, q), (k_desc, k), (v_desc, v)))
     result = _by_time(_join(attention, parts, done.heads))
     if residuals:
+        if o_desc.shape != q_desc.shape:
+            raise bad_param(f"residuals need outputs of {q_desc.shape}, not {o_desc.shape}")
         result = result + load(residuals, o_desc)
-    result = _fill_padding(result, o_desc)
     chosen = slice(None) if step < 0 else slice(step, step + 1)
     store(view(out, o_desc, "out")[chosen], result[chosen])
-
-
-def _fill_padding(result: Array, desc: SeqData) -> Array:
-    """What follows the end of a sequence is its descriptor's fill, 0 without one."""
-    fill = np.frombuffer(desc.fill or bytes(8), numpy_dtype(desc.dtype), 1)[0]
-    inside = _by_time(_steps(desc)[..., None])
-    return np.where(inside, result, result.dtype.type(fill))
 
 
 def _keep_windows(
@@ -240,9 +244,8 @@ def _differentiate(attention: Attention, done: _Pass, dout: Array) -> tuple[Arra
 
 
 def _output_gradient(desc: SeqData, dout: int) -> Array:
-    """As (batch, beam, time, vector); behind the end of a sequence it counts as 0."""
-    loaded = load(dout, desc, "dout").transpose(1, 2, 0, 3)
-    return np.where(_steps(desc)[..., None], loaded, loaded.dtype.type(0))
+    """As (batch, beam, time, vector)."""
+    return load(dout, desc, "dout").transpose(1, 2, 0, 3)
 
 
 @implements("cudnnMultiHeadAttnBackwardData")
