@@ -67,14 +67,25 @@ def test_code_prints_what_is_shown(on_the_reference, lesson):
         assert printed == (shown or ""), f"printed by\n{code}"
 
 
-def test_the_readmes_first_code_runs(on_the_reference):
-    printed = run(blocks(ROOT / "README.md")[0][0], {})
-    assert re.fullmatch(r"[A-Z_]+ [\d.e+]+\n", printed)
+def test_the_readmes_code_runs(on_the_reference):
+    convolution, graph, every_function = (code for code, _ in blocks(ROOT / "README.md"))
+    printed = run(convolution, {})
+    assert re.search(r"^algorithm +time ms +workspace", printed)
+    assert re.search(r"\n[A-Z_]+ [\d.e+]+\n$", printed)
+    assert re.fullmatch(r"Engine\(0, .*\) 0\n", run(graph, {}))
+    assert run(every_function, {}) == "SUCCESS\n"
 
 
-@pytest.mark.library
-def test_the_readmes_second_code_runs():
-    assert run(blocks(ROOT / "README.md")[1][0], {}) == "SUCCESS\n"
+def test_the_readmes_counts():
+    found = re.search(
+        r"all (\d+) of cuDNN's \((.*?)\), all (\d+) of cuBLAS.* the (\d+) of cublasLt",
+        (ROOT / "README.md").read_text(), re.S,
+    )  # fmt: skip
+    cudnn_count, headers, *others = found.groups()
+    tables = [abi.prototypes(name) for name in ("cudnn", "cublas", "cublaslt")]
+    assert [int(count) for count in (cudnn_count, *others)] == [len(table) for table in tables]
+    declared = {proto.header for proto in tables[0].values()}
+    assert {f"cudnn_{name}" for name in re.split(r",\s+", headers)} == declared
 
 
 # ---- files, commands, options --------------------------------------------------------------------
