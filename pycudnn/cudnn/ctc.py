@@ -239,12 +239,12 @@ def ctc_loss_v8(
     gradients_desc = probs_desc if gradients_desc is None else gradients_desc
     lengths_desc = _row(probs_desc, DataType.INT32)
     with _core.ColdCall(handle.library, handle) as call:
-        device = [
+        addresses = [
             _label_address(call, labels),
             call.operand(label_lengths, "label_lengths", False, lengths_desc),
             call.operand(input_lengths, "input_lengths", False, lengths_desc),
         ]
-        device = [ctypes.cast(address, ctypes.POINTER(ctypes.c_int)) for address in device]
+        device = [ctypes.cast(address, ctypes.POINTER(ctypes.c_int)) for address in addresses]
         data = _operands(call, probs_desc, probs, costs, gradients_desc, gradients)
         space, nbytes = scratch(call, workspace, needed)
         call(
