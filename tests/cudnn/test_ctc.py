@@ -6,9 +6,10 @@ import itertools
 
 import numpy as np
 import pytest
+from ctc_oracle import ctc, softmax
 from side import Side
 
-from pycudnn import cudnn
+from pycudnn import cudnn, errors
 
 MODES = tuple(cudnn.CTCGradMode)
 NONE, SOFTMAX = cudnn.LossNormalizationMode.NONE, cudnn.LossNormalizationMode.SOFTMAX
@@ -175,3 +176,49 @@ def test_labels_and_lengths_are_checked(side, rng):
     ):
         with pytest.raises(ValueError, match=text):
             Problem(side, scores, labels, times).run()
+
+
+# ---- long labels, many symbols -------------------------------------------------------------------
+
+
+def test_the_yardstick_of_long_labels(rng):
+    """Scaled probabilities against the sum over all alignments, and its differences."""
+    for label in ((1, 2), (2, 2), (1,), (2, 1, 2)):
+        scores = rng.standard_normal((5, 3))
+
+        def cost(values, label=label):
+            return brute_force(values, label, SOFTMAX)
+
+        loss, exact = ctc(softmax(scores), label)
+        assert loss == pytest.approx(cost(scores), rel=1e-12)
+        np.testing.assert_allclose(exact, gradient(cost, scores), atol=1e-7)
+
+
+def compare(problem, algorithm, version):
+    """Costs and gradients of float32 sums over hundreds of steps, against float64."""
+    costs, gradients = problem.run(algorithm, version)
+    assert np.isfinite(gradients).all()
+    for n, label in enumerate(problem.labels):
+        loss, exact = ctc(softmax(problem.scores.values[:, n]), label)
+        assert costs[n] == pytest.approx(loss, rel=1e-4)
+        np.testing.assert_allclose(gradients[:, n], exact, atol=2e-3)
+
+
+@pytest.mark.parametrize(("version", "algorithm"), CALLS)
+@pytest.mark.parametrize("length", [255, 256])
+def test_b5_long_labels(side, rng, version, algorithm, length):
+    """255 symbols work everywhere; with 256 the deterministic algorithm of cuDNN ends."""
+    label = tuple(rng.integers(1, 5, length).tolist())
+    problem = Problem(side, rng.standard_normal((600, 1, 5)), [label])
+    deterministic = algorithm == cudnn.CTCLossAlgo.DETERMINISTIC
+    if length > 255 and deterministic and side.library.backend == "cuda":
+        with pytest.raises(errors.CudnnNotSupported, match="CTCLoss"):
+            problem.run(algorithm, version)
+    else:
+        compare(problem, algorithm, version)
+
+
+@pytest.mark.parametrize(("version", "algorithm"), CALLS)
+def test_b5_many_symbols(side, rng, version, algorithm):
+    labels = [tuple(rng.integers(1, 5000, length).tolist()) for length in (5, 10, 1)]
+    compare(Problem(side, rng.standard_normal((40, 3, 5000)), labels), algorithm, version)
