@@ -6,6 +6,11 @@
     >>> raw.cudnnCreateTensorDescriptor(ctypes.byref(tensor))
     <Status.SUCCESS: 0>
 
+All of cuDNN's headers graph, ops, cnn, adv, subquadratic_ops and gnn_ops, of cublas_api.h with its
+`_64` forms and of cublasLt.h are here. What the library that is found lacks is FunctionNotFound
+when it is called, which says what version has it; a name that cuDNN 9 no longer has is one at
+once, which says what to call today.
+
 The names in this module call the real libraries; `raw.reference` holds the same names for the
 reference library, and `raw.bind` those of one Library object. A C status comes back as the
 Status enum and raises nothing. C types are here too: handles, structs and, as IntEnum, enums
