@@ -43,6 +43,7 @@ from pycudnn.abi.cudnn_enums import (
     DirectionMode,
     DivNormMode,
     ErrQueryMode,
+    FoldingDirection,
     ForwardMode,
     FusedOps,
     FusedOpsConstParamLabel,
@@ -189,6 +190,7 @@ from pycudnn.cudnn.normalization import (
 )
 from pycudnn.cudnn.op_tensor import OpTensorDescriptor, op_tensor
 from pycudnn.cudnn.pooling import PoolingDescriptor
+from pycudnn.cudnn.rearrange import im2col, reorder_filter_and_bias
 from pycudnn.cudnn.reduction import (
     ReduceTensorDescriptor,
     get_reduction_indices_size,
@@ -214,6 +216,14 @@ from pycudnn.cudnn.spatial_transformer import (
     spatial_tf_sampler_forward,
 )
 from pycudnn.cudnn.tensor import FilterDescriptor, TensorDescriptor
+from pycudnn.cudnn.transform import (
+    FoldedConvolution,
+    TensorTransformDescriptor,
+    get_folded_conv_backward_data_descriptors,
+    init_transform_dest,
+    transform_filter,
+    transform_tensor_ex,
+)
 
 __all__ = [
     "ActivationDescriptor",
@@ -243,6 +253,8 @@ __all__ = [
     "DropoutDescriptor",
     "ErrQueryMode",
     "FilterDescriptor",
+    "FoldedConvolution",
+    "FoldingDirection",
     "ForwardMode",
     "FusedOps",
     "FusedOpsConstParamLabel",
@@ -289,6 +301,7 @@ __all__ = [
     "Status",
     "TensorDescriptor",
     "TensorFormat",
+    "TensorTransformDescriptor",
     "WeightView",
     "WgradMode",
     "activation_backward",
@@ -349,6 +362,7 @@ __all__ = [
     "get_cudart_version",
     "get_dropout_descriptor",
     "get_error_string",
+    "get_folded_conv_backward_data_descriptors",
     "get_last_error_string",
     "get_max_device_version",
     "get_multi_head_attn_buffers",
@@ -365,6 +379,8 @@ __all__ = [
     "get_rnn_weight_space_size",
     "get_version",
     "graph",
+    "im2col",
+    "init_transform_dest",
     "long_fft_causal_conv1d_backward",
     "long_fft_causal_conv1d_forward",
     "long_fft_causal_conv1d_get_buffer_sizes",
@@ -381,6 +397,7 @@ __all__ = [
     "pooling_forward",
     "query_runtime_error",
     "reduce_tensor",
+    "reorder_filter_and_bias",
     "scale_tensor",
     "select_algorithm",
     "set_tensor",
@@ -390,6 +407,8 @@ __all__ = [
     "spatial_tf_grid_generator_forward",
     "spatial_tf_sampler_backward",
     "spatial_tf_sampler_forward",
+    "transform_filter",
     "transform_tensor",
+    "transform_tensor_ex",
     "version_check",
 ]

@@ -1,4 +1,4 @@
-"""Operands of a convolution in another order: patches as a matrix, int8 weights for tensor cores."""
+"""Operands of a convolution in another order: patches as a matrix, int8 weights reordered."""
 
 from __future__ import annotations
 

@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from pycudnn import _core
-from pycudnn.abi.cudnn_enums import CUDNN_DIM_MAX, FoldingDirection, TensorFormat
-from pycudnn.cudnn._objects import construct, integer, integers, member, require, scaling
+from pycudnn._core import get_convolution_forward_output_dim
+from pycudnn.abi.cudnn_enums import (
+    CUDNN_DIM_MAX,
+    ConvolutionMode,
+    DataType,
+    FoldingDirection,
+    TensorFormat,
+)
+from pycudnn.cudnn._objects import (
+    INT_MAX,
+    construct,
+    integer,
+    integers,
+    member,
+    require,
+    scaling,
+)
 from pycudnn.cudnn.convolution import ConvolutionDescriptor
 from pycudnn.cudnn.handle import Handle
 from pycudnn.cudnn.tensor import FilterDescriptor, TensorDescriptor, read_filter, read_tensor
+from pycudnn.errors import NotSupported
 from pycudnn.libraries import Library, find_library
 
 
@@ -20,10 +37,12 @@ class TensorTransformDescriptor(_core.Owned):
 
     ``pad_before`` and ``pad_after`` are elements to add in each dimension, one int for all or one
     per dimension; negative ones crop. ``fold`` are block sizes, one per spatial dimension:
-    ``direction`` FOLD moves the elements of each block into channels, UNFOLD moves them back.
-    ``format`` is the result's order in memory. A CUDA library needs a driver for this descriptor.
+    ``direction`` FOLD pads, then moves the elements of each block into channels, UNFOLD moves
+    them back, then pads. ``format`` is the order in memory that ``init_transform_dest`` gives the
+    result, NCHW or NHWC. Of a CUDA library this descriptor needs a driver.
 
-    ValueError for another count than dimensions, a block size below 1, or an unknown enum.
+    ValueError for another count than dimensions, a block size below 1, or an unknown enum;
+    NotSupported for NCHW_VECT_C.
     """
 
     c_type = "cudnnTensorTransformDescriptor_t"
@@ -42,9 +61,9 @@ class TensorTransformDescriptor(_core.Owned):
         library: Library | str | None = None,
     ) -> None:
         self.ndim = count = integer(ndim, "ndim", 3, CUDNN_DIM_MAX)
-        layout = member(TensorFormat, format, "format")
-        before = integers(pad_before, "pad_before", _SMALLEST, count)
-        after = integers(pad_after, "pad_after", _SMALLEST, count)
+        layout = _plain_format(format, "format")
+        before = integers(pad_before, "pad_before", -INT_MAX, count)
+        after = integers(pad_after, "pad_after", -INT_MAX, count)
         blocks = integers(fold, "fold", 1, count - 2)
         direction = member(FoldingDirection, direction, "direction")
 
@@ -66,7 +85,7 @@ class TensorTransformDescriptor(_core.Owned):
     ) -> tuple[TensorFormat, tuple[int, ...], tuple[int, ...], tuple[int, ...], FoldingDirection]:
         layout, direction = ctypes.c_int(), ctypes.c_int()
         before, after = (_int32s((0,) * self.ndim) for _ in range(2))
-        blocks = _uint32s((0,) * self.ndim)
+        blocks = _uint32s((0,) * (self.ndim - 2))
         with _core.ColdCall(self.library) as call:
             call(
                 "cudnnGetTensorTransformDescriptor",
@@ -77,7 +96,7 @@ class TensorTransformDescriptor(_core.Owned):
             TensorFormat(layout.value),
             tuple(before),
             tuple(after),
-            tuple(blocks[: self.ndim - 2]),
+            tuple(blocks),
             FoldingDirection(direction.value),
         )
 
@@ -116,6 +135,13 @@ class TensorTransformDescriptor(_core.Owned):
         )
 
 
+def _plain_format(value: Any, name: str) -> TensorFormat:
+    layout = member(TensorFormat, value, name)
+    if layout == TensorFormat.NCHW_VECT_C:
+        raise NotSupported(f"{name} must be NCHW or NHWC: cuDNN transforms no vectors of channels")
+    return layout
+
+
 def _int32s(values: Sequence[int]) -> Any:
     return (ctypes.c_int32 * len(values))(*values)
 
@@ -124,13 +150,21 @@ def _uint32s(values: Sequence[int]) -> Any:
     return (ctypes.c_uint32 * len(values))(*values)
 
 
+# ---- the result's shape --------------------------------------------------------------------------
+
+
 def init_transform_dest(
     transform: TensorTransformDescriptor, src_desc: TensorDescriptor
 ) -> TensorDescriptor:
-    """The descriptor of what a transform makes of a tensor (cudnnInitTransformDest)."""
+    """The descriptor of what a transform makes of a tensor (cudnnInitTransformDest).
+
+    It is packed, in the transform's format, and of the data type of ``src_desc``. Space or channels
+    that do not fill their blocks are rounded up. ValueError for another number of dimensions than
+    the transform has, and for a result without elements or of more than 2**31 - 1 in a dimension.
+    """
     require(transform, TensorTransformDescriptor, "transform")
     require(src_desc, TensorDescriptor, "src_desc")
-    _check_rank(transform, src_desc, "src_desc")
+    _result_shape(transform, src_desc, "src_desc")
     size = ctypes.c_size_t()
     library = src_desc.library
     with TensorDescriptor(src_desc.shape, library=library) as blank:
@@ -138,6 +172,38 @@ def init_transform_dest(
             call("cudnnInitTransformDest", transform, src_desc, blank, ctypes.byref(size))
             dtype, shape, strides = read_tensor(call, blank)
     return TensorDescriptor(shape, dtype, strides=strides, library=library)
+
+
+def _result_shape(
+    transform: TensorTransformDescriptor, src_desc: _core.TensorLike, name: str
+) -> tuple[int, ...]:
+    """Where it does not fit an int, cuDNN's own answer is negative."""
+    if len(src_desc.shape) != transform.ndim:
+        raise ValueError(
+            f"{name} must have the transform's {transform.ndim} dimensions, got {src_desc.shape}"
+        )
+    _, before, after, blocks, direction = transform._read()
+    margins = [sum(pair) for pair in zip(before, after, strict=True)]
+    count = math.prod(blocks)
+    shape = src_desc.shape
+    if direction == FoldingDirection.FOLD:
+        n, c, *space = _added(shape, margins)
+        sizes = zip(space, blocks, strict=True)
+        shape = (n, c * count, *(-(-size // block) for size, block in sizes))
+    else:
+        n, c, *space = shape
+        opened = (n, -(-c // count), *map(math.prod, zip(space, blocks, strict=True)))
+        shape = _added(opened, margins)
+    if not 0 < min(shape) <= max(shape) <= INT_MAX:
+        raise ValueError(f"{transform!r} makes {shape} of {name}, each must be in [1, {INT_MAX}]")
+    return shape
+
+
+def _added(shape: Sequence[int], margins: Sequence[int]) -> tuple[int, ...]:
+    return tuple(size + margin for size, margin in zip(shape, margins, strict=True))
+
+
+# ---- computing -----------------------------------------------------------------------------------
 
 
 def transform_tensor_ex(
@@ -153,14 +219,11 @@ def transform_tensor_ex(
 ) -> None:
     """``dest = alpha * transform(src) + beta * dest`` (cudnnTransformTensorEx).
 
-    ``dest_desc`` has the shape that ``init_transform_dest`` tells, and any strides. ValueError
-    for another shape.
+    ``dest_desc`` has the shape and data type of ``init_transform_dest``, and any strides. What is
+    padded is 0. ValueError for another shape, and for dest in the memory of src.
     """
-    require(handle, Handle, "handle")
+    require(src_desc, TensorDescriptor, "src_desc")
     require(dest_desc, TensorDescriptor, "dest_desc")
-    with init_transform_dest(transform, src_desc) as expected:
-        if dest_desc.shape != expected.shape:
-            raise ValueError(f"dest must have shape {expected.shape}, got {dest_desc.shape}")
     _transform(
         "cudnnTransformTensorEx", handle, transform, src_desc, src, dest_desc, dest, alpha, beta
     )
@@ -179,16 +242,10 @@ def transform_filter(
 ) -> None:
     """``dest = alpha * transform(src) + beta * dest`` for weights (cudnnTransformFilter).
 
-    Shapes as for ``transform_tensor_ex``, for a tensor of the filter's shape.
+    Shapes as for a tensor of the filter's shape. Errors as in ``transform_tensor_ex``.
     """
-    require(handle, Handle, "handle")
-    require(transform, TensorTransformDescriptor, "transform")
     require(src_desc, FilterDescriptor, "src_desc")
     require(dest_desc, FilterDescriptor, "dest_desc")
-    source = TensorDescriptor(src_desc.shape, src_desc.dtype, library=src_desc.library)
-    with source, init_transform_dest(transform, source) as expected:
-        if dest_desc.shape != expected.shape:
-            raise ValueError(f"dest must have shape {expected.shape}, got {dest_desc.shape}")
     _transform(
         "cudnnTransformFilter", handle, transform, src_desc, src, dest_desc, dest, alpha, beta
     )
@@ -205,21 +262,24 @@ def _transform(
     alpha: float,
     beta: float,
 ) -> None:
+    require(handle, Handle, "handle")
+    require(transform, TensorTransformDescriptor, "transform")
+    shape = _result_shape(transform, src_desc, "src_desc")
+    if dest_desc.shape != shape:
+        raise ValueError(f"dest_desc must have shape {shape}, got {dest_desc.shape}")
     scales = scaling(alpha, beta, src_desc.dtype_code)
     with _core.ColdCall(handle.library, handle) as call:
         src_at = call.operand(src, "src", False, src_desc)
         dest_at = call.operand(dest, "dest", True, dest_desc)
+        if src_at == dest_at:
+            raise ValueError("dest must not be the memory of src")
         call(
             function,
             handle, transform, scales[0], src_desc, src_at, scales[1], dest_desc, dest_at,
         )  # fmt: skip
 
 
-def _check_rank(transform: TensorTransformDescriptor, desc: _core.TensorLike, name: str) -> None:
-    if len(desc.shape) != transform.ndim:
-        raise ValueError(
-            f"{name} must have the transform's {transform.ndim} dimensions, got {desc.shape}"
-        )
+# ---- strided gradients ---------------------------------------------------------------------------
 
 
 class FoldedConvolution(NamedTuple):
@@ -247,13 +307,13 @@ def get_folded_conv_backward_data_descriptors(
 
     The weights go through ``filter_fold``, the gradient of the output through ``diff_pad``; the
     data gradient of ``conv`` on them, through ``grad_unfold``, is the gradient of the input.
+    ``format`` is that of the folded operands. ValueError for descriptors that do not fit each
+    other, NotSupported for what cuDNN folds wrongly: dilation, mode CONVOLUTION, and groups where
+    channels are padded.
     """
     require(handle, Handle, "handle")
-    require(w_desc, FilterDescriptor, "w_desc")
-    require(dy_desc, TensorDescriptor, "dy_desc")
-    require(conv, ConvolutionDescriptor, "conv")
-    require(dx_desc, TensorDescriptor, "dx_desc")
-    layout = member(TensorFormat, format, "format")
+    _check_convolution(w_desc, dy_desc, conv, dx_desc)
+    layout = _plain_format(format, "format")
     library, rank = handle.library, len(w_desc.shape)
     with (
         FilterDescriptor(w_desc.shape, w_desc.dtype, library=library) as blank_filter,
@@ -271,6 +331,11 @@ def get_folded_conv_backward_data_descriptors(
             filter_type, filter_format, filter_shape = read_filter(call, blank_filter)
             tensors = [read_tensor(call, blank) for blank in (blank_diff, blank_grad)]
         folded = blank_conv.replace()
+    if folded.groups > 1 and any(transforms[0].pad_after[:2]):
+        raise NotSupported(
+            f"cuDNN pads the channels of one group only: {w_desc!r} needs filters in multiples of "
+            f"8, and channels that become such when folded by {conv.stride}"
+        )
     diff, grad = (
         TensorDescriptor(shape, dtype, strides=strides, library=library)
         for dtype, shape, strides in tensors
@@ -284,11 +349,35 @@ def get_folded_conv_backward_data_descriptors(
     )
 
 
+def _check_convolution(
+    w_desc: FilterDescriptor,
+    dy_desc: TensorDescriptor,
+    conv: ConvolutionDescriptor,
+    dx_desc: TensorDescriptor,
+) -> None:
+    """cuDNN asks for none of this but the number of dimensions."""
+    require(w_desc, FilterDescriptor, "w_desc")
+    require(dy_desc, TensorDescriptor, "dy_desc")
+    require(conv, ConvolutionDescriptor, "conv")
+    require(dx_desc, TensorDescriptor, "dx_desc")
+    if conv.ndim != 2:
+        raise NotSupported(f"cuDNN folds 2-d convolutions only, got {conv!r}")
+    if conv.mode != ConvolutionMode.CROSS_CORRELATION or max(conv.dilation) > 1:
+        raise NotSupported(f"conv must be a CROSS_CORRELATION without dilation, got {conv!r}")
+    shape = get_convolution_forward_output_dim(conv, dx_desc, w_desc)
+    if dy_desc.shape != shape:
+        raise ValueError(f"dy_desc must have shape {shape}, got {dy_desc.shape}")
+    types = [DataType(desc.dtype_code).name for desc in (w_desc, dy_desc, dx_desc)]
+    if len(set(types)) > 1:
+        raise TypeError(f"w_desc, dy_desc and dx_desc must be of one data type, got {types}")
+
+
 def _again(transform: TensorTransformDescriptor) -> TensorTransformDescriptor:
     """A descriptor with the settings that the library has put into this one."""
     with transform:
         layout, before, after, blocks, direction = transform._read()
         return TensorTransformDescriptor(
-            layout, pad_before=before, pad_after=after, fold=blocks, direction=direction,
-            ndim=transform.ndim, library=transform.library,
+            layout, pad_before=before, pad_after=after,
+            fold=[max(block, 1) for block in blocks],  # it says 0 for none
+            direction=direction, ndim=transform.ndim, library=transform.library,
         )  # fmt: skip

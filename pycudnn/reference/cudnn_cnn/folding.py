@@ -1,7 +1,7 @@
 """A strided data gradient as one without stride, on folded operands.
 
 With stride u, what becomes of an input element depends on its place in a block of u elements. FOLD
-makes these places channels. Then a window, which starts at a multiple of u, covers whole blocks; the
+makes these places channels. Then a window, which starts at a multiple of u, covers whole blocks;
 zeros around it and around the image fill blocks up.
 """
 

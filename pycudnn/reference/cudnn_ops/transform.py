@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from pycudnn.abi.cudnn_enums import CUDNN_DIM_MAX, DataType, FoldingDirection, TensorFormat
+from pycudnn.abi.cudnn_enums import CUDNN_DIM_MAX, FoldingDirection, TensorFormat
 
 from ..cudnn_graph import Handle
 from ..descriptors import Filter, Tensor, packed_strides
 from ..memory import Layout, blend, load, read_array, read_scalar, view, write, write_array
 from ..runtime import bad_param, implements, not_supported, opaque
+from .checks import FORWARD
 from .tensor_descriptors import extent, first, item_size
 
 _LARGEST_SIZE = 2**31 - 1
@@ -182,9 +183,10 @@ def _fold(array: Array, blocks: tuple[int, ...]) -> Array:
 
 def _unfold(array: Array, blocks: tuple[int, ...]) -> Array:
     """The inverse of `_fold`; channels that are missing for the last blocks are 0."""
-    array = np.pad(array, [(0, 0), (0, -array.shape[1] % math.prod(blocks)), *[(0, 0)] * len(blocks)])
+    count = math.prod(blocks)
+    array = np.pad(array, [(0, 0), (0, -array.shape[1] % count), *[(0, 0)] * len(blocks)])
     n, c, *outer = array.shape
-    array = array.reshape(n, c // math.prod(blocks), *blocks, *outer)
+    array = array.reshape(n, c // count, *blocks, *outer)
     places = range(2, 2 + len(blocks))
     pairs = itertools.chain(*((place + len(blocks), place) for place in places))
     array = array.transpose(0, 1, *pairs)
@@ -211,20 +213,11 @@ def _transform(
         raise bad_param(f"dest is {dest.shape}, must be {shape} for src {src.shape}")
     if src.dtype != dest.dtype:
         raise not_supported(f"no transform from {src.dtype.name} to {dest.dtype.name}")
-    if src.dtype not in _DATA_TYPES:
+    if src.dtype not in FORWARD:
         raise not_supported(f"no transform of {src.dtype.name}")
     source, out = load(x, src, "src"), view(y, dest, "dest")
     scale = read_scalar(alpha, src.dtype, "alpha"), read_scalar(beta, src.dtype, "beta")
     blend(out, transformed(transform, source), *scale)
-
-
-_DATA_TYPES = (
-    DataType.FLOAT,
-    DataType.DOUBLE,
-    DataType.HALF,
-    DataType.BFLOAT16,
-    DataType.INT8,
-)
 
 
 @implements("cudnnTransformTensorEx")
