@@ -64,4 +64,4 @@ def read_problem(
                 f"{name}_layout must have a batch of {count}, {mode.name}, as a_layout has, got "
                 f"{layout.batch[1]}, {layout.batch[0].name}"
             )
-    return Problem(desc.suited_to(a_layout.code), layouts, m, n, k)
+    return Problem(desc._suited_to(a_layout.code), layouts, m, n, k)

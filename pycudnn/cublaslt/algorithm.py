@@ -145,7 +145,7 @@ class Algorithm:
         self.struct = struct
 
     @classmethod
-    def copy(cls, library: Library, struct: Any) -> Algorithm:
+    def _copy(cls, library: Library, struct: Any) -> Algorithm:
         """An algorithm from a cublasLtMatmulAlgo_t that a library has filled (private)."""
         made = cls.__new__(cls)
         made.library = library
@@ -164,7 +164,7 @@ class Algorithm:
         ``reduction_scheme``, ``swizzling`` (0 or 1), ``custom_option``, ``inner_shape``,
         ``cluster_shape``. ``capabilities`` lists what there is.
         """
-        made = Algorithm.copy(self.library, self.struct)
+        made = Algorithm._copy(self.library, self.struct)
         with _core.ColdCall(self.library) as call:
             for name, value in config.items():
                 if name not in _CONFIG:

@@ -240,7 +240,7 @@ class MatmulDescriptor(Descriptor):
             if name in self.memory and parts.aux is None:
                 raise ValueError(f"the epilogue {epilogue.name} has no aux for {name}")
 
-    def suited_to(self, a_type: CudaDataType) -> MatmulDescriptor:
+    def _suited_to(self, a_type: CudaDataType) -> MatmulDescriptor:
         """Itself, or for operands that TF32 is not for its like without (private)."""
         is_single = a_type in (CudaDataType.R_32F, CudaDataType.C_32F)
         if not self._by_setting or is_single or self.closed:

@@ -191,7 +191,7 @@ def check_library(handle: Handle, algorithm: Algorithm) -> None:
 
 def _read(handle: Handle, result: cublasLtMatmulHeuristicResult_t) -> HeuristicRecord:
     return HeuristicRecord(
-        Algorithm.copy(handle.library, result.algo),
+        Algorithm._copy(handle.library, result.algo),
         result.workspaceSize,
         result.wavesCount,
         known(Status)(result.state),

@@ -145,10 +145,10 @@ def matrix_transform(
         frames = Frames(handle, stack)
         operands = Operands(frames)
         scalars = Scalars(operands, desc.mode, desc.scale)
-        factors = [
-            scalars.address(value if layout is not None else 0.0, name)
-            for value, layout, name in ((alpha, a_layout, "alpha"), (beta, b_layout, "beta"))
-        ]
+        factors = [scalars.address(alpha, "alpha"), scalars.address(beta, "beta")]
+        for place, layout in enumerate((a_layout, b_layout)):
+            if layout is None:
+                factors[place] = scalars.address(0.0, ("alpha", "beta")[place])
         addresses = [
             0 if layout is None else operands.matrix(value, name, layout, writes=False)
             for name, value, layout, _ in sources

@@ -324,7 +324,7 @@ def test_an_algorithm_of_the_other_library(call, backend, handle):
     valid = call.valid
     problem = [valid[n] for n in ("desc", "a_layout", "b_layout", "c_layout", "d_layout")]
     (record, *_) = cublaslt.get_heuristics(handle, *problem)
-    other = cublaslt.Algorithm.copy(
+    other = cublaslt.Algorithm._copy(
         valid["desc"].replace(library={"reference": "cuda", "cuda": "reference"}[backend]).library,
         record.algorithm.struct,
     )

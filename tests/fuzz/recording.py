@@ -52,7 +52,6 @@ class Call:
 
 # What problems and scenarios cannot call, and why.
 UNREACHED = {
-    "cublaslt.Algorithm.copy": "private: what a library has filled",
     "cublaslt.forbid_logging": "holds for the rest of the process",
     "cudnn.graph.Engine": "made by Graph.engines and Graph.engine",
     "cudnn.graph.EngineConfig": "made by Engine.config and Graph.heuristics",
