@@ -1,4 +1,4 @@
-"""Problems for CTC losses, attention, causal convolutions, graph networks and fused operations."""
+"""Problems for CTC losses."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from ctc_oracle import ctc, fits, softmax
 from harness import Case, problem
 
 from pycudnn import cudnn
-
-# ---- CTC -----------------------------------------------------------------------------------------
 
 
 class CTC:
