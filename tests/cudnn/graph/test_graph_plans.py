@@ -670,6 +670,16 @@ def test_c3_a_workspace_that_is_too_small(bench):
         pytest.skip("no engine needs a workspace")
     operands = bench.operands(graph, numbers)
     needed = plan.workspace_size
+    pack = pack_of(
+        plan,
+        {
+            "VARIANT_PACK_UNIQUE_IDS": [tensor.uid for tensor in operands],
+            "VARIANT_PACK_DATA_POINTERS": [*operands.values()],
+            "VARIANT_PACK_WORKSPACE": bench.scratch(needed - 1),
+        },
+    )
+    with pytest.raises(ValueError, match=f"workspace needs {needed} bytes, got {needed - 1}"):
+        graph_api.execute(plan.handle, plan.descriptor, pack)
     with pytest.raises(ValueError, match=f"workspace needs {needed} bytes, got {needed - 1}"):
         plan.execute(operands, bench.scratch(needed - 1))
     with pytest.raises(ValueError, match=f"workspace needs {needed} bytes, got None"):
@@ -762,6 +772,11 @@ def test_variant_packs_that_do_not_fit(bench):
         ({"VARIANT_PACK_DATA_POINTERS": memory[:1]}, "has 1 data pointers"),
         ({"VARIANT_PACK_UNIQUE_IDS": (1, 9)}, r"no tensors with the unique ids \[9\]"),
         ({"VARIANT_PACK_DATA_POINTERS": [memory[0], None]}, "needs an operand"),
+        ({"VARIANT_PACK_UNIQUE_IDS": (1, 1)}, r"2 data pointers for the unique ids \(1, 1\)"),
+        (
+            {"VARIANT_PACK_UNIQUE_IDS": (1,), "VARIANT_PACK_DATA_POINTERS": memory[:1]},
+            "tensor 2 .* needs an operand",
+        ),
     ):
         try:
             pack = pack_of(plan, settings, **changes)
