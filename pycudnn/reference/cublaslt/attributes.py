@@ -1,13 +1,15 @@
 """Descriptors of cublasLt: each is a set of attributes of fixed sizes, and no more.
 
-A value is not looked at when it is set, only when it is used; its size is. Pointers are 64-bit
-numbers.
+A value is not looked at when it is set (but for one), only when it is used; its size is. Pointers
+are 64-bit numbers.
 """
 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Mapping
 from ctypes import c_float, c_int8, c_int32, c_int64, c_uint32, c_uint64
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from pycudnn.abi.cublas_enums import FillMode
@@ -67,14 +69,20 @@ def write_values(c_type: Any, values: list[Any], buffer: int, size: int, written
         ctypes.c_size_t.from_address(written).value = needed
 
 
-def attributes(noun: str, table: Table) -> Any:
-    """Class decorator: a cublasLt`noun`_t, with its functions to create, destroy, set and get."""
+def attributes(noun: str, table: Table, most: Mapping[int, int] = MappingProxyType({})) -> Any:
+    """Class decorator: a cublasLt`noun`_t, with its functions to create, destroy, set and get.
+
+    ``most`` are the largest values of attributes that are limited.
+    """
 
     def register(cls: type[Attributes]) -> type[Attributes]:
         cls.TABLE = table
 
         def set_attribute(descriptor: Attributes, attribute: int, buffer: int, size: int) -> None:
-            descriptor.values[attribute] = read_value(_c_type(table, attribute), buffer, size)
+            value = read_value(_c_type(table, attribute), buffer, size)
+            if value > most.get(attribute, value):
+                raise invalid(f"attribute {attribute} is {value}, cublasLt keeps 16 bits of it")
+            descriptor.values[attribute] = value
 
         def get_attribute(
             descriptor: Attributes, attribute: int, buffer: int, size: int, written: int
@@ -179,7 +187,7 @@ _EMULATION: Table = {
 }
 
 
-@attributes("MatrixLayout", _LAYOUT)
+@attributes("MatrixLayout", _LAYOUT, {Layout.MATRIX_LAYOUT_BATCH_MODE: 2**16 - 1})
 class MatrixLayout(Attributes):
     """How a matrix, or each of a batch, lies in memory."""
 
