@@ -73,7 +73,7 @@ def test_e3_attributes_of_a_graph(context, plan):
                 for room in {1, count - 1, count} - {0}:
                     _, _, canaries = read(functions, descriptor, name, kind, room)
                     assert canaries.intact, f"{name.name} as {kind.name}, {room} of {count}"
-    assert read_back >= {T.INT64, T.DATA_TYPE, T.BACKEND_DESCRIPTOR, T.POINTWISE_MODE}
+    assert read_back >= {T.INT64, T.DATA_TYPE, T.BOOLEAN, T.CHAR, T.BACKEND_DESCRIPTOR}
 
 
 def test_e3_workspace_size_of_a_plan(context, plan):
