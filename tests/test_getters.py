@@ -608,7 +608,7 @@ def test_every_getter_is_here():
         for name, proto in abi.prototypes("cudnn").items()
         if "Get" in name and any("*" in argument.type for argument in proto.arguments)
     }
-    # It needs an execution plan, which is made by the graph API.
+    # It needs an execution plan: tests/cudnn/graph/test_graph_getters.py.
     assert set(GETTERS) == pointers - {"cudnnGetExecutionPlanWorkspaceSize"}
 
 
