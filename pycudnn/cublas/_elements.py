@@ -137,6 +137,11 @@ class Room:
         with np.errstate(over="ignore"):  # too large for float32 is infinite, as in C
             self._array[:] = converted
 
+    @property
+    def is_finite(self) -> bool:
+        """Is no number infinite or NaN, as stored?"""
+        return bool(np.isfinite(self._array.astype(np.float64)).all())
+
     def read(self) -> Any:
         """A Python number, or a tuple of them; bfloat16 and float16 come back as floats."""
         numbers = self._array.astype(np.float32) if self.element is BF16 else self._array

@@ -260,6 +260,8 @@ class Call:
             room = Room(element, count)
         else:
             room = host_scalar(value, name, element, count)
+            if self._function.family.finite and not room.is_finite:
+                raise ValueError(f"{name} must be finite in {element.name}, got {value!r}")
         self._rooms[name] = room
         return room.address
 

@@ -20,7 +20,8 @@ class Family:
     ``in_place`` names, by written operand, those that it may be identical with. ``transposes`` is
     "any", "symmetric" (complex ones take N and T) or "hermitian" (N and C). ``limits`` bounds
     sizes, ``counts`` says how many numbers a scalar argument has where it is not one. ``types``
-    are the only ones that a type argument may have where cuBLAS does not check it.
+    are the only ones that a type argument may have where cuBLAS does not check it. ``finite``:
+    cuBLAS does not return from infinite or NaN scalars.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Family:
     limits: Mapping[str, int] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
     types: Mapping[str, tuple[CudaDataType, ...]] = field(default_factory=dict)
+    finite: bool = False
 
 
 def _named(letters: str, *bases: str) -> tuple[str, ...]:
@@ -92,7 +94,7 @@ VECTORS = (
            counts={"param": 5}),
     Family("rotmg", "the modified rotation, as param, that zeroes the second part of "
            "(sqrt(d1) x1, sqrt(d2) y1)", (*_named("S D", "rotmg_v2"), "RotmgEx"),
-           counts={"param": 5}),
+           counts={"param": 5}, finite=True),
 )  # fmt: skip
 
 MATRIX_VECTOR = (

@@ -5,7 +5,8 @@ This runs in a process of its own, since the point is that it does not crash:
     python tests/fuzz/fuzz.py OPTIONS FUNCTION [FUNCTION ...]
 
 OPTIONS is a JSON object: backend, seed, progress (a file), share (how many of the mutations, chosen
-at random) and seconds (how long it may take; null: no limit). Before each call its description goes
+at random), seconds (how long it may take; null: no limit) and skip (mutations that crashed before).
+Before each call its description goes
 to the file ``progress``, so that the parent knows what crashed.
 Prints one JSON object per function: how many mutations there were, and the faults: those accepted
 although wrong, and those answered by an exception that is no TypeError, ValueError, MemoryError or
@@ -53,7 +54,15 @@ class Effort:
     A function has an equal part of the time that is left for those not begun yet.
     """
 
-    def __init__(self, seed: int, share: float, seconds: float | None, functions: int) -> None:
+    def __init__(
+        self,
+        seed: int,
+        share: float,
+        seconds: float | None,
+        functions: int,
+        skip: Sequence[str] = (),
+    ) -> None:
+        self._skip = frozenset(skip)
         self._rng = np.random.default_rng(seed)
         self._share = share
         self._end = None if seconds is None else time.monotonic() + seconds
@@ -69,6 +78,7 @@ class Effort:
 
     def choose(self, changes: Iterator[Change]) -> Sequence[Change]:
         """The mutations to do, in random order where not all may be reached."""
+        changes = (change for change in changes if str(change) not in self._skip)
         if self._share == 1 and self._end is None:
             return list(changes)
         chosen = [change for change in changes if self._rng.random() < self._share]
@@ -191,7 +201,7 @@ def main(options: str, *functions: str) -> None:
     harness.load_problems()
     seen: set[str] = set()
     seed = given["seed"]
-    effort = Effort(seed, given["share"], given["seconds"], len(functions))
+    effort = Effort(seed, given["share"], given["seconds"], len(functions), given["skip"])
     with Path(given["progress"]).open("w") as log, CudaContext(given["backend"]) as context:
 
         def tell(what: str) -> None:

@@ -192,9 +192,14 @@ def _operand(context: CudaContext, call: Call, name: str, value: Any) -> Iterato
         short = desc.extent // value.dtype.itemsize - 1
         yield Mutation("operand one element short", buffer(short, value.dtype), True)
     room = buffer(value.size + 1, value.dtype)
-    yield Mutation("operand off by an element", room.view(offset=value.dtype.itemsize), False)
+    is_real_cudnn = context.device.backend == "cuda" and call.name.startswith("cudnn.")
+    aligned = not is_real_cudnn or not isinstance(call.arguments.get("handle"), cudnn.Handle)
+    off = room.view(offset=value.dtype.itemsize)
+    yield Mutation("operand off by an element", off, not aligned)
     host = np.zeros(value.shape, value.dtype)
-    yield Mutation("NumPy operand", host, context.device.backend == "cuda")
+    is_for_host = not is_typed or call.name.endswith(".like")
+    is_wrong = context.device.backend == "cuda" and not is_for_host
+    yield Mutation("NumPy operand", host, is_wrong)
     gaps = np.zeros((7, 9, 2), np.float32)[:, ::3, 0]
     yield Mutation("non-contiguous operand", gaps, not call.name.endswith(".like"))
     host.flags.writeable = False
@@ -206,7 +211,8 @@ def _operand(context: CudaContext, call: Call, name: str, value: Any) -> Iterato
         yield Mutation("operand of another type", buffer(shape, other), wrong)
     for device in other_devices(context):
         elsewhere = zeros(value.shape, value.dtype, device=device)
-        yield Mutation(f"operand of {device}", elsewhere, True)
+        # Without a handle, memory of the host is the reference library's to copy.
+        yield Mutation(f"operand of {device}", elsewhere, is_typed or device.backend == "cuda")
 
 
 def _mapping(
