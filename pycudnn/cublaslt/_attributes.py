@@ -111,6 +111,9 @@ def known(kind: type[IntEnum]) -> Callable[[int], Any]:
     """A converter to an enum; a number that it does not have stays as it is."""
 
     def convert(value: int) -> Any:
-        return kind(value) if value in tuple(kind) else value
+        try:
+            return kind(value)
+        except ValueError:
+            return value
 
     return convert

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 from ctypes import c_int32, c_uint16, c_uint32, c_uint64
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -177,7 +178,7 @@ class Algorithm:
                 )  # fmt: skip
         return made
 
-    @property
+    @functools.cached_property
     def capabilities(self) -> AlgorithmCapabilities:
         """What it can do, and what there is to configure."""
         return AlgorithmCapabilities(*(self._capability(name) for name in _CAPABILITIES))
