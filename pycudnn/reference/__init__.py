@@ -18,8 +18,8 @@ It is not
     bit for bit equal to the real libraries, whose order of summation differs.
 
 Addresses of memory are trusted, as in C. The modules follow the headers: ``cudnn_graph``,
-``cudnn_ops``, ``cudnn_cnn``, ``cudnn_adv``, ``cudnn_subquadratic``, ``cublas``, ``cublaslt``;
-``runtime``, ``memory`` and ``descriptors`` carry them.
+``cudnn_ops``, ``cudnn_cnn``, ``cudnn_adv``, ``cudnn_subquadratic``, ``cudnn_gnn``, ``cublas``,
+``cublaslt``; ``runtime``, ``memory`` and ``descriptors`` carry them.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from . import (
     cublaslt,
     cudnn_adv,
     cudnn_cnn,
+    cudnn_gnn,
     cudnn_graph,
     cudnn_ops,
     cudnn_subquadratic,
@@ -40,6 +41,7 @@ __all__ = [
     "cublaslt",
     "cudnn_adv",
     "cudnn_cnn",
+    "cudnn_gnn",
     "cudnn_ops",
     "cudnn_subquadratic",
     "live_objects",
