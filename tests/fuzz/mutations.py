@@ -40,10 +40,11 @@ FREE_TEXTS = frozenset(("key", "path"))
 SEEDS = frozenset(("seed", "implementations"))
 # Sizes of matrices, and what is counted in their elements, may need 64 bits.
 WIDE = tuple("m n k ld".split())
-# Vector increments run backwards where they are negative; the others are summands or count from
-# the end.
+# Vector increments run backwards where they are negative, padding crops; the others are summands or
+# count from the end.
 SIGNED = frozenset(
-    "incx incy a_bias b_bias c_bias c_mult c_shift offset axes mantissa_bit_offset".split()
+    "incx incy a_bias b_bias c_bias c_mult c_shift offset axes mantissa_bit_offset pad_before "
+    "pad_after".split()
 )
 # As many as one likes.
 ANY_LENGTH = frozenset(("seq_lengths",))
