@@ -14,7 +14,12 @@ exclude_patterns = ["build"]
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
-autodoc_default_options = {"members": True, "show-inheritance": True}
+autodoc_default_options = {
+    "members": True,
+    "undoc-members": True,  # members of enums
+    "inherited-members": "int, IntEnum, list, tuple, Exception",
+    "show-inheritance": True,
+}
 python_use_unqualified_type_names = True
 myst_heading_anchors = 4
 suppress_warnings = [
