@@ -188,7 +188,8 @@ class BackendDescriptor:
 
         ``name`` is a BackendAttributeName or its name; ``value`` one element, or a sequence of them
         where the attribute is an array. Enums by member or name, data types as NumPy's too, JSON as
-        str. ``type`` chooses where an attribute takes several ("FLOAT", "DOUBLE").
+        str. ``type`` chooses where an attribute takes several ("FLOAT", "DOUBLE"); fractions.Fraction
+        goes as FRACTION.
 
         TypeError or ValueError before the call for a value of a wrong type, count or range, for a
         descriptor of another kind or closed, and after ``finalize()``; LibraryMismatch for a
@@ -199,7 +200,7 @@ class BackendDescriptor:
             raise ValueError(f"{spec.name.name}: this {self.kind.name} is finalized")
         if not spec.settable:
             raise ValueError(f"{spec.name.name} can only be read")
-        kind = values.choose_type(spec, type)
+        kind = values.choose_type(spec, type, value)
         with _core.ColdCall(self.library) as call:
             if kind in (T.BACKEND_DESCRIPTOR, T.HANDLE, T.VOID_PTR):
                 kept, addresses = self._refer(call, spec, kind, value)

@@ -185,10 +185,11 @@ def elements(spec: Attribute, value: Any) -> tuple[Any, ...]:
     return tuple(value)
 
 
-def choose_type(spec: Attribute, wanted: Any) -> T:
-    """The type to pass an attribute as: its first one, or the one asked for."""
+def choose_type(spec: Attribute, wanted: Any, value: Any = None) -> T:
+    """The type to pass an attribute as: the one asked for, that of fractions, or its first."""
     if wanted is None:
-        return spec.types[0]
+        has_fractions = isinstance(value, Sequence) and any(isinstance(v, Fraction) for v in value)
+        return T.FRACTION if T.FRACTION in spec.types and has_fractions else spec.types[0]
     kind = enum_member(T, wanted, "type")
     if kind not in spec.types:
         known = " or ".join(known.name for known in spec.types)

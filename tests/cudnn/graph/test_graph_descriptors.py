@@ -387,6 +387,7 @@ def test_memory_of_a_variant_pack_is_checked(backend, context):
 def test_fractions(library):
     resample = BackendDescriptor("RESAMPLE_DESCRIPTOR", library=library)
     resample.set("RESAMPLE_STRIDES", [Fraction(1, 2), 1], type="FRACTION")
+    resample.set("RESAMPLE_STRIDES", [1, Fraction(1, 2)])
     for wrong, error in (
         ([Fraction(0)], ValueError), ([Fraction(-1, 2)], ValueError), (["x"], TypeError),
         ([float("inf")], TypeError), ([Fraction(1, 2**64)], ValueError),
