@@ -1,8 +1,9 @@
 """cuDNN 9 and cuBLAS from Python, at the level of their descriptors.
 
 ``pycudnn.cudnn``, ``pycudnn.cublas`` and ``pycudnn.cublaslt`` hold handles, descriptors and
-functions; ``pycudnn.raw`` every C function by its own name. Each runs on the real libraries ("cuda") and, with the same code,
-on a reference library in NumPy ("reference"). Importing needs no library, no driver and no GPU.
+functions; ``pycudnn.raw`` every C function by its own name. Each runs on the real libraries
+("cuda") and, with the same code, on a reference library in NumPy ("reference"). Importing needs
+no library, no driver and no GPU.
 """
 
 from pycudnn import errors
