@@ -31,7 +31,7 @@ class Mutation(NamedTuple):
 # Numbers of any sign and size, NaN included, are meant in these, and in alpha... and beta....
 ANY_NUMBER = frozenset("value a b c s c_ s_ d1 d2 x1 y1 padding_fill".split())
 # Arrays of pivots, statuses, means and gradients that their functions do without.
-MAY_BE_NONE = frozenset(("p", "ipiv", "dev_info", "means", "gradients", "buffer"))
+MAY_BE_NONE = frozenset(("p", "ipiv", "dev_info", "means", "gradients", "buffer", "residuals"))
 # The calls that take a workspace of any size, or none.
 ANY_WORKSPACE = ("_algorithm_ex", ".set_workspace", "cublaslt.matmul", "cublaslt.linear")
 # Texts of any content.
@@ -61,6 +61,8 @@ def mutations(
         return
     if name not in call.optional and value is not None:
         is_free = name in MAY_BE_NONE or isinstance(value, bool) or _any_workspace(call, name)
+        is_free |= "ParamPack.set" in call.name and name == "value"  # unsets it
+        is_free |= call.name == "cudnn.op_tensor" and name == "b"  # NOT and SQRT have none
         yield Mutation("None", None, not is_free)
     if isinstance(value, _core.Owned):
         # With nothing else of a library among the arguments any library will do.

@@ -255,7 +255,7 @@ def _is_bound(value: Any) -> bool:
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, (list, tuple)):
-        return any(map(_is_bound, value))
+        return any(isinstance(item, _core.Owned) or _is_bound(item) for item in value)
     return isinstance(value, _BOUND)
 
 

@@ -238,6 +238,41 @@ def recurrent_descriptors(case: Case) -> None:
     cudnn.build_rnn_dynamic(handle, dynamic, 2)
 
 
+@scenario
+def fused_operations(case: Case) -> None:
+    """Packs of parameters, a plan and its execution."""
+    library, ops = case.library, cudnn.FusedOps.BN_FINALIZE_STATISTICS_TRAINING
+    shape = (1, 32, 1, 1)
+    single, half = (
+        cudnn.TensorDescriptor(shape, dtype, library=library) for dtype in ("float32", "float16")
+    )
+    names = ("YSUM", "YSQSUM", "BN_SCALE", "BN_BIAS", "BN_EQSCALE", "BN_EQBIAS")
+    constants = cudnn.FusedOpsConstParamPack(
+        ops,
+        {
+            "BN_MODE": cudnn.BatchNormMode.SPATIAL, "YSTATS_DESC": single,
+            "BN_SCALEBIAS_MEANVAR_DESC": single, "BN_EQSCALEBIAS_DESC": half,
+            **{f"{name}_PLACEHOLDER": cudnn.FusedOpsPointerPlaceHolder.ELEM_ALIGNED
+               for name in names},
+        },
+        library=library,
+    )  # fmt: skip
+    constants.set("YSTATS_DESC", single)
+    constants.get("YSTATS_DESC")
+    plan = cudnn.FusedOpsPlan(case.handle, constants)
+    pack = cudnn.FusedOpsVariantParamPack(
+        ops, {"SCALAR_DOUBLE_BN_EPSILON": 1e-3, "SCALAR_DOUBLE_BN_EXP_AVG_FACTOR": 0.5},
+        library=library,
+    )  # fmt: skip
+    for name in names:
+        dtype = np.float16 if "EQ" in name else np.float32
+        pack.set(f"PTR_{name}", case.put(np.ones(32, dtype)))
+    pack.set("PTR_WORKSPACE", case.scratch(plan.workspace_size))
+    pack.set("SCALAR_INT64_T_BN_ACCUMULATION_COUNT", 50)
+    pack.get("SCALAR_INT64_T_BN_ACCUMULATION_COUNT")
+    cudnn.fused_ops_execute(case.handle, plan, pack)
+
+
 # ---- cuBLAS --------------------------------------------------------------------------------------
 
 
