@@ -39,6 +39,10 @@ class Problem:
         nbytes = self.sizes(training=False).weights
         self.flat = case.values((nbytes // numpy_dtype(self.dtype).itemsize,), self.dtype)
         self.weights = case.put(self.flat.astype(numpy_dtype(self.dtype))) if nbytes else None
+        self.views = {
+            name: cudnn.get_multi_head_attn_weights(case.handle, self.attn, kind, self.weights)
+            for kind, name in NAMES.items()
+        }
         self.exact = Attention(
             self.heads, SCALER, *(self.operands[name].values for name in "qkv"),
             self.split(self.flat), self.q_lengths, self.k_lengths, self.low, self.high,
@@ -108,10 +112,7 @@ class Problem:
     def split(self, flat: np.ndarray) -> dict[str, np.ndarray]:
         """Single weights out of all of them."""
         found, item = {}, numpy_dtype(self.dtype).itemsize
-        for kind, name in NAMES.items():
-            view = cudnn.get_multi_head_attn_weights(
-                self.case.handle, self.attn, kind, self.weights
-            )
+        for name, view in self.views.items():
             if view is not None:
                 steps = [step * flat.itemsize for step in view.desc.strides]
                 found[name] = np.lib.stride_tricks.as_strided(
