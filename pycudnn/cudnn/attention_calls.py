@@ -62,7 +62,7 @@ def multi_head_attn_forward(
 
     TypeError for a data type other than the attention's, ValueError for shapes, lengths, axes or
     windows that do not fit it or each other, for buffers that are too small, and for what cuDNN
-    gets wrong: residuals in training with a dropout descriptor, and a padding fill.
+    gets wrong: residuals in training with a ``post_dropout``, and a padding fill.
     """
     shapes = _Shapes(handle, attn, q_desc, k_desc, v_desc, o_desc, "o_desc")
     windows = shapes.windows(lo_win, hi_win)
@@ -184,10 +184,10 @@ def _check_residuals(
             f"residuals must be None unless outputs are as long as queries, got outputs of "
             f"{settings.out_size} and queries of {settings.q_size}"
         )
-    dropouts = (attn.attention_dropout, attn.post_dropout)
-    if training and any(dropout is not None for dropout in dropouts):
+    if training and attn.post_dropout is not None:
         raise ValueError(
-            "residuals must be None in training with a dropout, as cuDNN's output then is NaN"
+            "residuals must be None in training with a post_dropout, as cuDNN then adds to what "
+            "out held before"
         )
 
 
@@ -268,14 +268,14 @@ class _Shapes:
         ):
             if desc.shape != shape:
                 raise ValueError(f"{name} must have shape {shape}, got {desc.shape}")
+            if desc.axes != q_desc.axes:
+                raise ValueError(f"{name} must have the axes of q_desc, got {desc!r}")
         for name, desc, other in (("v_desc", v_desc, k_desc), (o_name, o_desc, q_desc)):
             if desc.seq_lengths != other.seq_lengths:
                 raise ValueError(
                     f"{name} must have the sequence lengths {other.seq_lengths}, "
                     f"got {desc.seq_lengths}"
                 )
-        if o_desc.axes != q_desc.axes:
-            raise ValueError(f"{o_name} must have the axes {q_desc.axes}, got {o_desc.axes}")
 
     def windows(self, low: Any, high: Any) -> tuple[Any, Any]:
         """The keys that each query sees, as C arrays of their first and their end."""

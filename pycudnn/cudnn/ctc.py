@@ -185,16 +185,16 @@ def ctc_loss(
     the symbols of all N sequences, one sequence after another; ``label_lengths`` and
     ``input_lengths`` have one int per sequence. All three are ints on the host. ``costs`` takes N
     numbers, minus the log-probability of each label; ``gradients`` what changes them with
-    ``probs``, or None with ``gradients_desc`` None for the costs alone. Gradients of time steps
-    behind a sequence's input length are left as they are.
+    ``probs``, or None with ``gradients_desc`` None for the costs alone. They lie like ``probs``.
+    Those of time steps behind a sequence's input length mean nothing: they are 0 or as before.
 
     A label that no alignment fits, as its symbols and the blanks between equal ones outnumber the
     time steps, has the cost 0, and all its gradients are as ``loss.gradient_mode`` says.
 
     ValueError for labels outside of [1, A), lengths that do not fit (empty labels too, which cuDNN
-    gets wrong), gradients with normalization NONE, symbols that are not next to each other in
-    memory, or too little memory; CudnnNotSupported for data types and sizes that cuDNN has no CTC
-    loss for.
+    gets wrong), gradients with normalization NONE or with strides of their own, symbols that are
+    not next to each other in memory, or too little memory; CudnnNotSupported for data types and
+    sizes that cuDNN has no CTC loss for.
     """
     gradients_desc = _check(handle, loss, probs_desc, gradients_desc)
     algo = member(CTCLossAlgo, algo, "algo")
@@ -266,26 +266,19 @@ def _check(
     require(probs_desc, TensorDescriptor, "probs_desc")
     if len(probs_desc.shape) != 3:
         raise ValueError(f"probs_desc must be (T, N, A), got shape {probs_desc.shape}")
-    _check_symbols(probs_desc, "probs_desc")
+    if probs_desc.strides[2] != 1:  # cuDNN takes it for 1, whatever it is
+        raise ValueError(
+            f"probs_desc must have the stride 1 between symbols, the last dimension, "
+            f"got strides {probs_desc.strides}"
+        )
     if gradients_desc is None:
         return probs_desc
     require(gradients_desc, TensorDescriptor, "gradients_desc")
-    if gradients_desc.shape != probs_desc.shape:
-        raise ValueError(
-            f"gradients_desc must have the shape of probs, {probs_desc.shape}, "
-            f"got {gradients_desc.shape}"
-        )
-    _check_symbols(gradients_desc, "gradients_desc")
+    for what in ("shape", "strides"):  # cuDNN takes the strides of probs for both
+        wanted, got = getattr(probs_desc, what), getattr(gradients_desc, what)
+        if wanted != got:
+            raise ValueError(f"gradients_desc must have the {what} of probs, {wanted}, got {got}")
     return gradients_desc
-
-
-def _check_symbols(desc: TensorDescriptor, name: str) -> None:
-    """cuDNN takes the symbols' stride for 1, whatever it is."""
-    if desc.strides[2] != 1:
-        raise ValueError(
-            f"{name} must have the stride 1 between symbols, the last dimension, "
-            f"got strides {desc.strides}"
-        )
 
 
 def _check_gradients(loss: CTCLossDescriptor, gradients: Any) -> None:

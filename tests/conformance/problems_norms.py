@@ -358,7 +358,7 @@ class Neighbours:
     def __init__(self, case: Case, divisive: bool, odd: bool = False) -> None:
         self.case = case
         self.dtype = case.choose("float32", "float64", "float16")
-        # Beyond 4 dimensions cuDNN's LRN wants packed tensors; of 3 it takes one order alone.
+        # Beyond 4 dimensions cuDNN's LRN wants the spatial ones packed; of 3 it takes one order.
         ndim = case.choose(4, 5) if divisive else case.choose(3, 4, 5, 6)
         shape = case.shape(ndim, 1, 7)
         layouts = {3: ("packed", "gaps"), 4: ("packed", "channels last", "gaps")}

@@ -419,25 +419,30 @@ def test_windows_that_are_empty_or_leave_the_keys(context, rng):
 
 
 def test_residuals_that_do_not_fit(context, rng):
-    case = Case(residual=True)
     text = "residuals must be None .* outputs of 8 and queries of 5"
-    refuse(Problem(context, rng, case), ValueError, text)
+    refuse(Problem(context, rng, Case(residual=True)), ValueError, text)
     problem = Problem(context, rng, CASES["residual"])
     dropout = cudnn.DropoutDescriptor(context.cudnn, 0.0)
-    problem.attn = cudnn.AttentionDescriptor(
-        2, **SIZES, **{**PROJECTIONS, "o_proj_size": 5}, **LIMITS, proj_biases=True,
-        post_dropout=dropout, library=context.cudnn.library,
-    )  # fmt: skip
-    refuse(problem, ValueError, "residuals must be None in training with a dropout",
+    settings = {**SIZES, **PROJECTIONS, **LIMITS, "o_proj_size": 5, "sm_scaler": 0.7,
+                "math_type": cudnn.MathType.FMA_MATH, "proj_biases": True}  # fmt: skip
+    for name in ("attention_dropout", "post_dropout"):
+        problem.attn = cudnn.AttentionDescriptor(
+            2, **settings, **{name: dropout}, library=context.cudnn.library
+        )
+        problem.check(problem.forward(problem.buffers(False)), problem.expected())
+        if name == "attention_dropout":
+            problem.check(problem.forward(problem.buffers(True)), problem.expected())
+    refuse(problem, ValueError, "residuals must be None in training with a post_dropout",
            buffers=problem.buffers(True))  # fmt: skip
 
 
-def test_outputs_lie_like_queries(context, rng):
+@pytest.mark.parametrize("name", ["k_desc", "v_desc", "o_desc"])
+def test_axes_that_differ(context, rng, name):
     problem = Problem(context, rng, CASES["plain"])
-    problem.o_desc = cudnn.SeqDataDescriptor(
-        problem.o_desc.shape, axes=(1, 0, 2, 3), library=context.cudnn.library
-    )
-    refuse(problem, ValueError, "o_desc must have the axes .*TIME_DIM.*, got .*BATCH_DIM")
+    desc = getattr(problem, name)
+    turned = cudnn.SeqDataDescriptor(desc.shape, axes=(1, 0, 2, 3), library=context.cudnn.library)
+    setattr(problem, name, turned)
+    refuse(problem, ValueError, f"{name} must have the axes of q_desc, got .*BATCH_DIM, TIME_DIM")
 
 
 def test_time_steps_that_are_not_there(context, rng):

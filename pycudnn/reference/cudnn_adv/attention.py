@@ -112,8 +112,8 @@ def _check(attention: Attention, q: SeqData, k: SeqData, v: SeqData, o: SeqData)
     ):
         if desc.shape != shape:
             raise bad_param(f"{name} has shape {desc.shape}, must be {shape}")
-    if o.axes != q.axes:
-        raise bad_param(f"oDesc has axes {o.axes}, must be {q.axes} as qDesc")
+        if desc.axes != q.axes:
+            raise bad_param(f"{name} has axes {desc.axes}, must be {q.axes} as qDesc")
 
 
 def _run(

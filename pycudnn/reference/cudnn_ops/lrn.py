@@ -32,7 +32,7 @@ from .checks import check_alike, check_channels, check_type, checked_member
 Array = np.ndarray[Any, Any]
 
 _DATA_TYPES = (DataType.FLOAT, DataType.DOUBLE, DataType.HALF)  # cuDNN has no bfloat16 here
-_UNPACKED = "tensors of more than 4 dimensions must be packed"
+_UNPACKED = "of more than 4 dimensions, the spatial ones must be packed, behind the channels"
 
 
 @implements("cudnnSetLRNDescriptor")
@@ -82,9 +82,15 @@ def _check_lrn(mode: int, x_desc: Tensor, others: dict[str, Tensor], unpacked: S
     for name, desc in others.items():
         check_alike(x_desc, desc, f"x and {name}")
     check_type(x_desc, "x", _DATA_TYPES)
-    packed = packed_strides(x_desc.shape, TensorFormat.NCHW)
-    if len(x_desc.shape) > 4 and any(d.strides != packed for d in (x_desc, *others.values())):
+    if len(x_desc.shape) > 4 and not all(map(_is_planar, (x_desc, *others.values()))):
         raise unpacked
+
+
+def _is_planar(desc: Tensor) -> bool:
+    """Batch, then channels, each of packed spatial dimensions; gaps between them are all right."""
+    batch, channels, *spatial = desc.strides
+    packed = packed_strides(desc.shape, TensorFormat.NCHW)[2:]
+    return tuple(spatial) == packed and batch >= desc.shape[1] * channels
 
 
 def _scale(lrn: LRN, x: Array) -> Array:
@@ -128,8 +134,8 @@ def lrn_backward(
     dx: int,
 ) -> None:
     """``dx = alpha * gradient + beta * dx``, from x alone: y is not looked at, as in cuDNN."""
-    descriptors = {"y": y_desc, "dy": dy_desc, "dx": dx_desc}
-    _check_lrn(mode, x_desc, descriptors, not_supported(_UNPACKED))
+    check_alike(x_desc, y_desc, "x and y")
+    _check_lrn(mode, x_desc, {"dy": dy_desc, "dx": dx_desc}, not_supported(_UNPACKED))
     source, gradient, out = load(x, x_desc, "x"), load(dy, dy_desc, "dy"), view(dx, dx_desc, "dx")
     factors = read_scalar(alpha, dx_desc.dtype, "alpha"), read_scalar(beta, dx_desc.dtype, "beta")
     scale = _scale(lrn, source)
