@@ -158,7 +158,7 @@ COMPARISONS = {
 
 
 @pytest.mark.parametrize("mode", COMPARISONS, ids=lambda mode: mode.name)
-@pytest.mark.parametrize("data_type", [DataType.BOOLEAN, DataType.FLOAT])
+@pytest.mark.parametrize("data_type", [DataType.INT8, DataType.FLOAT])
 def test_comparisons(lib, rng, mode, data_type) -> None:
     first, second = rng.integers(-1, 2, (2, 40)).astype(float)
     x, b, y = lib.tensor((40,)), lib.tensor((40,)), lib.tensor((40,), data_type=data_type)
@@ -169,7 +169,7 @@ def test_comparisons(lib, rng, mode, data_type) -> None:
 
 def test_logical_not_index_and_select(lib, rng) -> None:
     values = rng.integers(0, 2, (3, 4)).astype(float)
-    x, inverse = lib.tensor((3, 4)), lib.tensor((3, 4), data_type=DataType.BOOLEAN)
+    x, inverse = lib.tensor((3, 4)), lib.tensor((3, 4), data_type=DataType.INT8)
     index = lib.tensor((3, 4), data_type=DataType.INT32)
     chosen = lib.tensor((3, 4))
     operations = [

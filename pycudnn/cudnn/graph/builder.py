@@ -13,6 +13,7 @@ from pycudnn.cudnn.graph.choice import Choice
 from pycudnn.cudnn.graph.convolution import ConvolutionOperations
 from pycudnn.cudnn.graph.descriptor import BackendDescriptor
 from pycudnn.cudnn.graph.engines import Engine, EngineConfig
+from pycudnn.cudnn.graph.execution import check_stored
 from pycudnn.cudnn.graph.normalization import NormOperations
 from pycudnn.cudnn.graph.operation import Operation, Settings
 from pycudnn.cudnn.graph.plan import ExecutionPlan
@@ -130,7 +131,8 @@ class Graph(ConvolutionOperations, PointwiseOperations, NormOperations, Resample
     def build(self) -> BackendDescriptor:
         """The operation graph's descriptor, made on the first call.
 
-        ValueError for a graph without operations; CudnnError if cuDNN refuses a part of it.
+        ValueError for a graph without operations, and for a tensor of bool that is not virtual;
+        CudnnError if cuDNN refuses a part of it.
         """
         if self._built is None:
             if not self._operations:
@@ -147,6 +149,8 @@ class Graph(ConvolutionOperations, PointwiseOperations, NormOperations, Resample
         return self._built
 
     def _describe(self, tensor: Tensor) -> BackendDescriptor:
+        if not tensor.is_virtual:
+            check_stored(tensor.dtype, repr(tensor))
         return Settings(
             K.TENSOR_DESCRIPTOR,
             {
@@ -226,6 +230,16 @@ class Graph(ConvolutionOperations, PointwiseOperations, NormOperations, Resample
             return self.heuristics(mode)
         except CudnnNotSupported:
             return []
+
+    @property
+    def has_instance_gradients(self) -> bool:
+        """Are there gradients of an instance normalization of several samples?"""
+        return any(
+            operation.attributes["OPERATION_NORM_BWD_MODE"] is BackendNormMode.INSTANCE_NORM
+            and operation.inputs[0].shape[0] > 1
+            for operation in self._operations
+            if operation.kind is BackendDescriptorType.OPERATION_NORM_BACKWARD_DESCRIPTOR
+        )
 
     def _has_float32_products(self) -> bool:
         """Are there convolutions or products of float32, which TF32 would compute?"""

@@ -49,6 +49,8 @@ class Choice:
         for note in proposed.engine.numerical_notes:
             if note in self.refused:
                 return None, f"some {self.refused[Note(note)]}"
+        if proposed.flaw is not None:
+            return None, f"some get {proposed.flaw} wrong"
         try:
             plan = proposed.plan()
         except CudnnError as error:

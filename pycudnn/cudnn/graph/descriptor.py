@@ -188,8 +188,8 @@ class BackendDescriptor:
 
         ``name`` is a BackendAttributeName or its name; ``value`` one element, or a sequence of them
         where the attribute is an array. Enums by member or name, data types as NumPy's too, JSON as
-        str. ``type`` chooses where an attribute takes several ("FLOAT", "DOUBLE"); fractions.Fraction
-        goes as FRACTION.
+        str. ``type`` chooses where an attribute takes several ("FLOAT", "DOUBLE"); a Fraction goes
+        as FRACTION.
 
         TypeError or ValueError before the call for a value of a wrong type, count or range, for a
         descriptor of another kind or closed, and after ``finalize()``; LibraryMismatch for a

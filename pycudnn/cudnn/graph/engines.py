@@ -150,9 +150,24 @@ class EngineConfig:
             chosen[getattr(kind, "name", f"KNOB_{kind}")] = choice.get("KNOB_CHOICE_KNOB_VALUE")
         return chosen
 
+    @property
+    def flaw(self) -> str | None:
+        """What of its graph cuDNN gets wrong with it; None: nothing that we know of."""
+        if not self.graph.has_instance_gradients:
+            return None
+        # Engine 0 of cuDNN 9.19 adds up sums of samples before all of them are there.
+        if all(knob.name != "NUM_C_PER_BLOCK" for knob in self.engine.knobs):
+            return None
+        return "gradients of scale and bias of INSTANCE_NORM over several samples"
+
     def plan(self) -> ExecutionPlan:
-        """A plan that runs it (CUDNN_BACKEND_EXECUTION_PLAN); CudnnError if it cannot."""
+        """A plan that runs it (CUDNN_BACKEND_EXECUTION_PLAN).
+
+        CudnnError if it cannot, ValueError if it is known to get something wrong (``flaw``).
+        """
         graph = self.graph
+        if self.flaw is not None:
+            raise ValueError(f"engine {self.engine.index} gets {self.flaw} wrong: take another")
         descriptor = BackendDescriptor(
             K.EXECUTION_PLAN_DESCRIPTOR,
             {

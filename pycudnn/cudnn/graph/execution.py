@@ -18,6 +18,14 @@ from pycudnn.cudnn.handle import Handle
 from pycudnn.errors import LibraryMismatch
 
 
+def check_stored(dtype: DataType, what: str) -> None:
+    """ValueError for a type that no operand can be of: cuDNN packs eight booleans into a byte."""
+    if dtype == DataType.BOOLEAN:
+        raise ValueError(
+            f"{what} is of bool, so it must be virtual: used by another operation, and no output"
+        )
+
+
 class Layout(_core.TensorLike):
     """Shape, strides and data type of a tensor of a graph: what its memory must be like."""
 
@@ -36,6 +44,7 @@ class Layout(_core.TensorLike):
         self.uid = uid
         self.name = name
         self.by_value = by_value  # its memory is the host's
+        check_stored(dtype, f"tensor {name}")
         self.alignment = alignment  # bytes
         self.alias = alias  # unique id of the input whose memory this output may share
         self._lay_out(dtype, shape, strides, dtypes.item_bytes(dtype), 0)

@@ -117,6 +117,8 @@ def check_supported(tensor: Tensor) -> None:
         raise not_supported(f"{tensor}: reordering mode {tensor.reordering}")
     if tensor.ragged:
         raise not_supported(f"{tensor}: ragged")
+    if tensor.dtype == DataType.BOOLEAN and not tensor.virtual:
+        raise not_supported(f"{tensor}: booleans in memory, which cuDNN packs, eight to a byte")
 
 
 def precision(value: int) -> DataType:
