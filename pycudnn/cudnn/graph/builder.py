@@ -231,16 +231,6 @@ class Graph(ConvolutionOperations, PointwiseOperations, NormOperations, Resample
         except CudnnNotSupported:
             return []
 
-    @property
-    def has_instance_gradients(self) -> bool:
-        """Are there gradients of an instance normalization of several samples?"""
-        return any(
-            operation.attributes["OPERATION_NORM_BWD_MODE"] is BackendNormMode.INSTANCE_NORM
-            and operation.inputs[0].shape[0] > 1
-            for operation in self._operations
-            if operation.kind is BackendDescriptorType.OPERATION_NORM_BACKWARD_DESCRIPTOR
-        )
-
     def _has_float32_products(self) -> bool:
         """Are there convolutions or products of float32, which TF32 would compute?"""
         return any(

@@ -214,6 +214,16 @@ class NormOperations(Operations):
         )
         return result
 
+    @property
+    def has_instance_gradients(self) -> bool:
+        """Are there gradients of an instance normalization of several samples?"""
+        return any(
+            operation.attributes["OPERATION_NORM_BWD_MODE"] is Mode.INSTANCE_NORM
+            and operation.inputs[0].shape[0] > 1
+            for operation in self._operations
+            if operation.kind is K.OPERATION_NORM_BACKWARD_DESCRIPTOR
+        )
+
     def _norm_shapes(self, mode: Mode, x: Tensor) -> tuple[Shape, Shape]:
         if len(x.shape) < 3:
             raise ValueError(f"x must have at least 3 dimensions, got {x.shape}")

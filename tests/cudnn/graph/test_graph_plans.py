@@ -326,6 +326,33 @@ def norm(x, scale, bias, mode, epsilon):
     return scale * (x - mean) * inverse + bias, mean, inverse
 
 
+@pytest.mark.parametrize("samples", [1, 5])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_sums_of_instance_gradients(bench, dtype, samples):
+    """The engine that adds samples up before all are there is refused; others are right."""
+    graph = bench.graph()
+    dy, x = (graph.tensor((samples, 24, 8, 3), dtype, format=NHWC) for _ in range(2))
+    scale = graph.tensor((1, 24, 1, 1), format=NHWC)
+    mean, inverse = (graph.tensor((samples, 24, 1, 1), format=NHWC) for _ in range(2))
+    gradients = graph.norm_backward("INSTANCE", dy, x, scale, mean, inverse)
+    numbers = {tensor: bench.values(tensor) for tensor in (dy, x, scale, mean, inverse)}
+    normal = (numbers[x] - numbers[mean]) * numbers[inverse]
+    dscale = (numbers[dy] * normal).sum(axis=(0, 2, 3), keepdims=True)
+    dbias = numbers[dy].sum(axis=(0, 2, 3), keepdims=True)
+    plans = [graph.plan()]
+    for proposed in [*graph.heuristics(), *graph.heuristics("FALLBACK")]:
+        if proposed.flaw is None:
+            plans.append(proposed.plan())
+            continue
+        assert samples > 1
+        with pytest.raises(ValueError, match="gets gradients of scale and bias .* wrong"):
+            proposed.plan()
+    for plan in plans * 3:
+        got = bench.run(graph, numbers, plan)
+        check(got[gradients.dscale], dscale, slack=4)
+        check(got[gradients.dbias], dbias, slack=4)
+
+
 @pytest.mark.parametrize("mode", NORM_AXES)
 def test_b3_norms_and_their_gradients(bench, mode):
     """Gradients by differences of the loss <dy, y>, with an epsilon that matters."""
