@@ -10,10 +10,20 @@ from typing import Any
 from pycudnn import _core, dtypes
 from pycudnn.abi.cudnn_enums import DataType
 from pycudnn.cudnn._claims import Claims
-from pycudnn.cudnn._objects import require
-from pycudnn.cudnn.tensor import TensorDescriptor
+from pycudnn.cudnn._objects import INT_MAX, require
 from pycudnn.device import Stream
 from pycudnn.libraries import Library, find_library
+
+
+class _Contiguous(_core.TensorLike):
+    """A layout without a C descriptor, which some data types cannot have."""
+
+    def __init__(self, shape: tuple[int, ...], data_type: DataType) -> None:
+        strides = tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+        self._lay_out(data_type, shape, strides, dtypes.item_bytes(data_type), 0)
+
+    def __repr__(self) -> str:
+        return f"a contiguous array of shape {self.shape}"
 
 
 class StreamCall:
@@ -49,11 +59,11 @@ class StreamCall:
         given = getattr(value, "shape", None)
         if isinstance(given, tuple) and len(given) > 1 and given != shape:
             raise ValueError(f"{name} must have shape {shape} or be flat, got shape {given}")
-        dims = (1,) * (2 - len(shape)) + shape
-        desc = TensorDescriptor(dims, data_type, library=self.library)
-        address = self._call.operand(value, name, writes, desc)
-        nbytes = math.prod(shape) * dtypes.item_bytes(data_type)
-        self._claims.add(address, nbytes, name, writes=writes)
+        if math.prod(shape) > INT_MAX:
+            raise ValueError(f"{name} of shape {shape} has more than {INT_MAX} elements")
+        layout = _Contiguous(shape, data_type)
+        address = self._call.operand(value, name, writes, layout)
+        self._claims.add(address, layout.extent, name, writes=writes)
         return address
 
 

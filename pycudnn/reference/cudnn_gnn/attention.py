@@ -26,13 +26,13 @@ _ACTIVATIONS: dict[int, tuple[Callable[..., Array], Callable[..., Array]]] = {
     GnnActivationOp.SIGMOID: (lambda z, _: 1 / (1 + np.exp(-z)), lambda a, _: a * (1 - a)),
     GnnActivationOp.TANH: (lambda z, _: np.tanh(z), lambda a, _: 1 - a * a),
     GnnActivationOp.ELU: (
-        lambda z, _: np.where(z > 0, z, np.expm1(z)),
-        lambda a, _: np.where(a > 0, 1, a + 1),
+        lambda z, _: np.maximum(z, 0) + np.expm1(np.minimum(z, 0)),
+        lambda a, _: 1 + np.minimum(a, 0),
     ),
     GnnActivationOp.SCALAR: (lambda z, alpha: alpha * z, lambda a, alpha: np.full_like(a, alpha)),
     GnnActivationOp.LEAKY_RELU: (
-        lambda z, alpha: np.where(z > 0, z, alpha * z),
-        lambda a, alpha: np.where(a > 0, 1, alpha),
+        lambda z, alpha: np.maximum(z, 0) + alpha * np.minimum(z, 0),
+        lambda a, alpha: np.where(a > 0, 1.0, alpha),
     ),
 }
 

@@ -82,12 +82,10 @@ def backward(
     """Its gradients."""
     check_aligned(x=x, weight=weight, dy=dy, dx=dx, dweight=dweight)
     data_type = _check(batch, channels, steps, taps, dtype, long=False)
-    spectra = [
-        _spectrum(read(x, (batch, channels, steps), data_type)),
-        _spectrum(_padded(weight, channels, taps, steps, data_type)),
-        _spectrum(read(dy, (batch, channels, steps), data_type)),
-    ]
-    to_x, to_weight = _gradients(*spectra, steps)
+    values = _spectrum(read(x, (batch, channels, steps), data_type))
+    weights = _spectrum(_padded(weight, channels, taps, steps, data_type))
+    slope = _spectrum(read(dy, (batch, channels, steps), data_type))
+    to_x, to_weight = _gradients(values, weights, slope, steps)
     write(dx, to_x, data_type)
     write(dweight, to_weight[:, :taps], data_type)
 
