@@ -114,8 +114,8 @@ SECTIONS = (
         "graph-conv-bias-relu",
         "Convolution, bias and ReLU as one graph",
         "What examples/graph_conv_bias_relu.py shows: the same work as one graph, as three calls "
-        "of the older interface, and as the one call that it has for this chain; each by its best "
-        "algorithm.",
+        "of the older interface, and as the one call that it has for this chain; of both the "
+        "fastest algorithm.",
     ),
     Section(
         "graph-matmul-bias-gelu",

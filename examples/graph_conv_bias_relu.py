@@ -9,15 +9,18 @@ the largest value.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+import itertools
+import math
 
 import graph_tools as tools
 from graph_tools import results
 
 from pycudnn import CudaContext, config, cudnn
-from pycudnn.cudnn.graph import Graph
+from pycudnn.cudnn.graph import Graph, Tensor
+from pycudnn.errors import CudnnError
 
 NHWC = cudnn.TensorFormat.NHWC
+ALGORITHMS = [each for each in cudnn.ConvolutionFwdAlgo if each.name != "COUNT"]
 
 
 def fused(context: CudaContext, options: argparse.Namespace) -> tuple[results.Row, tools.Operands]:
@@ -37,8 +40,8 @@ def fused(context: CudaContext, options: argparse.Namespace) -> tuple[results.Ro
     return row, operands
 
 
-def by_calls(context: CudaContext, operands: tools.Operands) -> Iterator[results.Row]:
-    """Run the same with the older interface, on the same memory: by its best algorithm."""
+def by_calls(context: CudaContext, operands: tools.Operands) -> list[results.Row]:
+    """Run the same with the older interface, on the same memory: by its fastest algorithm."""
     handle, library = context.cudnn, context.cudnn.library
     (x, w, bias, y), (x_data, w_data, bias_data, y_data) = operands.buffers, operands.memory
     x_desc, bias_desc, y_desc = (
@@ -46,14 +49,7 @@ def by_calls(context: CudaContext, operands: tools.Operands) -> Iterator[results
         for each in (x, bias, y)
     )
     w_desc = cudnn.FilterDescriptor(w.shape, w.dtype, format=NHWC, library=library)
-    plain = x.dtype == cudnn.DataType.FLOAT and not config.tf32
-    math_type = cudnn.MathType.FMA_MATH if plain else cudnn.MathType.DEFAULT_MATH
-    conv = cudnn.ConvolutionDescriptor(1, math_type=math_type, library=library)
     relu = cudnn.ActivationDescriptor(cudnn.ActivationMode.RELU, library=library)
-    best = cudnn.find_algorithm("forward", handle, x_desc, w_desc, conv, y_desc).best
-    conv = conv.replace(math_type=best.math_type)
-    convolution = (x_desc, x_data, w_desc, w_data, conv, best.algorithm)
-    workspace = context.workspace(best.memory) if best.memory else None
 
     def three_calls() -> None:
         cudnn.convolution_forward(handle, *convolution, workspace, y_desc, y_data)
@@ -66,10 +62,29 @@ def by_calls(context: CudaContext, operands: tools.Operands) -> Iterator[results
             y_desc, y_data, alpha2=0,
         )  # fmt: skip
 
+    rows: dict[str, list[results.Row]] = {"three calls": [], "one call": []}
     expected = tools.convolution_bias_relu(*operands.values.values())
-    for form, call in (("three calls", three_calls), ("one call", one_call)):
-        row = {"form": form, "algorithm": best.algorithm.name.lower()}
-        yield row | operands.measure_call(call, best.memory, y, expected)
+    for algorithm, math_type in itertools.product(ALGORITHMS, math_types(x)):
+        conv = cudnn.ConvolutionDescriptor(1, math_type=math_type, library=library)
+        convolution = (x_desc, x_data, w_desc, w_data, conv, algorithm)
+        try:
+            needed = cudnn.get_convolution_forward_workspace_size(
+                handle, x_desc, w_desc, conv, y_desc, algorithm
+            )
+        except CudnnError:
+            continue
+        workspace = context.workspace(needed) if needed else None
+        for form, call in (("three calls", three_calls), ("one call", one_call)):
+            row = operands.measure_call(call, needed, y, expected)
+            rows[form].append({"form": form, "algorithm": algorithm.name.lower(), **row})
+    return [min(tried, key=lambda row: row.get("time_us", math.inf)) for tried in rows.values()]
+
+
+def math_types(x: Tensor) -> tuple[cudnn.MathType, ...]:
+    """Those that keep to float32 where TF32 is not allowed, and all that use tensor cores else."""
+    if x.dtype == cudnn.DataType.FLOAT and not config.tf32:
+        return (cudnn.MathType.FMA_MATH,)
+    return cudnn.MathType.DEFAULT_MATH, cudnn.MathType.TENSOR_OP_MATH
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -17,6 +17,7 @@ from graph_tools import results
 
 from pycudnn import CudaContext, config
 from pycudnn.cudnn.graph import Graph
+from pycudnn.errors import NoAlgorithm
 
 
 def gelu(x: np.ndarray) -> np.ndarray:
@@ -38,8 +39,12 @@ def chain(context: CudaContext, options: argparse.Namespace, length: int) -> res
     operands = tools.Operands(context, graph, options.seed)
     values = operands.values
     expected = values["a"] @ values["b"] + values.get("bias", 0)
-    row = operands.measure(graph.plan(), y, gelu(expected) if length > 1 else expected)
-    return {"chain": " + ".join(("product", "bias", "GELU")[: length + 1]), **row}
+    row: results.Row = {"chain": " + ".join(("product", "bias", "GELU")[: length + 1])}
+    try:
+        plan = graph.plan()
+    except NoAlgorithm:  # float32 without TF32, say
+        return {**row, "status": "not_supported"}
+    return row | operands.measure(plan, y, gelu(expected) if length > 1 else expected)
 
 
 def main(arguments: list[str] | None = None) -> None:

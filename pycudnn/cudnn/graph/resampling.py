@@ -5,14 +5,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pycudnn import dtypes
 from pycudnn.abi.cudnn_enums import BackendDescriptorType as K
-from pycudnn.abi.cudnn_enums import NanPropagation, PaddingMode, ResampleMode
+from pycudnn.abi.cudnn_enums import DataType, NanPropagation, PaddingMode, ResampleMode
 from pycudnn.cudnn._objects import integers, shape_of
 from pycudnn.cudnn.graph.operation import Operations, Settings
 from pycudnn.cudnn.graph.tensor import Shape, Tensor
 from pycudnn.cudnn.graph.values import enum_member
+from pycudnn.errors import NotSupported
 
 Axes = Any  # one int, or one per spatial axis
+
+
+def _check_source(x: Tensor) -> None:
+    """cuDNN 9.19 leaves parts of the output as they were if sums of products are pooled."""
+    waiting = [x]
+    while waiting:
+        source = waiting.pop().source
+        if source is None:
+            continue
+        if "CONVOLUTION" in source.kind.name or "MATMUL" in source.kind.name:
+            raise NotSupported(
+                f"a pooling of {x!r}, which comes from a convolution or product of this graph: "
+                "give the pooling a graph of its own"
+            )
+        waiting.extend(source.inputs)
 
 
 class ResampleOperations(Operations):
@@ -39,12 +56,17 @@ class ResampleOperations(Operations):
         int8, is for MAXPOOL only. ``padding_mode`` is NEG_INF_PAD for MAXPOOL, else ZERO_PAD, where
         it is None.
         ValueError for a window larger than the padded input, or padding not smaller than it.
+        NotSupported for what cuDNN 9.19 accepts and gets wrong: poolings of what a convolution or
+        product of the same graph makes, and averages of bfloat16.
         """
         x = self._own(x, "x")
         settings, sizes = self._resample(
             mode, x.shape, window, padding, post_padding, stride, padding_mode
         )
         maximum = settings.attributes["RESAMPLE_MODE"] is ResampleMode.MAXPOOL
+        _check_source(x)
+        if not maximum and DataType.BFLOAT16 in (x.dtype, dtype and dtypes.to_data_type(dtype)):
+            raise NotSupported("averages of bfloat16 in graphs: cuDNN 9.19 gives NaN")
         if index and not maximum:
             raise ValueError("index belongs to MAXPOOL")
         shape = (*x.shape[:2], *sizes)

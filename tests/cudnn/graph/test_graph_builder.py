@@ -340,3 +340,15 @@ def test_a_refused_descriptor_shows_what_was_set(context):
     kind = BackendDescriptorType.TENSOR_DESCRIPTOR
     with pytest.raises(errors.CudnnBadParam, match="TENSOR_BYTE_ALIGNMENT: 3"):
         Settings(kind, attributes).make(context.cudnn.library, {}, "FLOAT")
+
+
+def test_poolings_that_cudnn_gets_wrong(graph):
+    """Seen on cuDNN 9.19: parts of the output stay as they were."""
+    x, w = graph.tensor((2, 8, 6, 6)), graph.tensor((8, 8, 1, 1))
+    made = graph.relu(graph.convolution_forward(x, w))
+    with pytest.raises(errors.NotSupported, match="give the pooling a graph of its own"):
+        graph.resample_forward("MAXPOOL", made, 2)
+    with pytest.raises(errors.NotSupported, match="averages of bfloat16"):
+        graph.resample_forward("AVGPOOL_EXCLUDE_PADDING", graph.tensor((2, 8, 6, 6), "bfloat16"), 2)
+    y, _ = graph.resample_forward("AVGPOOL_EXCLUDE_PADDING", graph.relu(x), 2)
+    assert y.shape == (2, 8, 3, 3)
