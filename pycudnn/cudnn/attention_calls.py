@@ -278,7 +278,10 @@ class _Shapes:
                 )
 
     def windows(self, low: Any, high: Any) -> tuple[Any, Any]:
-        """The keys that each query sees, as C arrays of their first and their end."""
+        """The keys that each query sees, as C arrays of their first and their end.
+
+        They are as long as the attention's limit, in case the library reads as many.
+        """
         time, keys = self.q_desc.shape[0], self.k_desc.shape[0]
         starts = integers(0 if low is None else low, "lo_win", 0, time)
         ends = integers(keys if high is None else high, "hi_win", 0, time)
@@ -287,7 +290,8 @@ class _Shapes:
                 raise ValueError(
                     f"lo_win[{step}] < hi_win[{step}] <= {keys} must hold, got {start} and {end}"
                 )
-        return int_array(starts), int_array(ends)
+        more = self.settings.qo_max_seq_length - time
+        return int_array((*starts, *(0,) * more)), int_array((*ends, *(keys,) * more))
 
     def lengths(self, call: _core.ColdCall) -> tuple[Any, Any]:
         """Pointers to the lengths of queries and keys on the device."""
