@@ -22,6 +22,11 @@ class Problem(NamedTuple):
     n: int
     k: int
 
+    def with_c_as_d(self) -> Problem:
+        """The same with C laid out as D, where they have one type."""
+        a, b, c, d = self.layouts
+        return self._replace(layouts=(a, b, d if c.code == d.code else c, d))
+
 
 def operated(operation: Operation, shape: Shape) -> Shape:
     """The shape of op(matrix)."""

@@ -183,6 +183,11 @@ class Algorithm:
         """What it can do, and what there is to configure."""
         return AlgorithmCapabilities(*(self._capability(name) for name in _CAPABILITIES))
 
+    @functools.cached_property
+    def alignments(self) -> dict[str, int]:
+        """What the addresses, leading dimensions and strides of A to D must be multiples of."""
+        return {name: self._capability(f"min_alignment_{name}") or 1 for name in "abcd"}
+
     def _capability(self, name: str) -> Any:
         key, c_type = _CAPABILITIES[name]
         written = ctypes.c_size_t()

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from pycudnn import _core
 from pycudnn.abi.cublas_enums import Status
-from pycudnn.abi.cublaslt_enums import MatmulSearch
 from pycudnn.abi.types import cublasLtMatmulHeuristicResult_t
 from pycudnn.cublaslt._attributes import known
 from pycudnn.cublaslt._problem import Problem, read_problem
@@ -95,15 +94,14 @@ def get_heuristics(
     preference: MatmulPreference | None = None,
     requested: int = 8,
     *,
-    algorithm: Algorithm | None = None,
     stream: Stream | None = None,
 ) -> HeuristicRecords:
     """Up to ``requested`` algorithms for a product, best first (cublasLtMatmulAlgoGetHeuristic).
 
     Nothing is run. ``preference`` None is ``MatmulPreference()``, whose limits come from
-    ``pycudnn.config``; ``c_layout`` None is that of D. With an ``algorithm`` only configurations of
-    it are looked for. With a ``stream`` what it limits the device to counts
-    (cublasLtMatmulAlgoGetHeuristicForStream, since cublasLt 13.5).
+    ``pycudnn.config``; ``c_layout`` None is that of D. With a ``stream`` what it limits the device
+    to counts (cublasLtMatmulAlgoGetHeuristicForStream, since cublasLt 13.5). Algorithms that need
+    another alignment than the leading dimensions and strides have are left out.
 
     NotSupported if there is no algorithm, ValueError for shapes that do not fit.
 
@@ -115,23 +113,36 @@ def get_heuristics(
     if preference is None:
         preference = MatmulPreference(library=handle.library)
     require(preference, MatmulPreference, "preference")
-    results = (cublasLtMatmulHeuristicResult_t * integer(requested, "requested", 1, _MOST))()
-    limited = preference.search_mode == MatmulSearch.LIMITED_BY_ALGO_ID
-    if algorithm is not None:
-        check_library(handle, algorithm)
-        ctypes.memmove(results, algorithm.address, ctypes.sizeof(algorithm.struct))
-        if not limited:
-            preference = preference.replace(search_mode=MatmulSearch.LIMITED_BY_ALGO_ID)
-    elif limited:
-        raise ValueError("algorithm must be given with a preference of LIMITED_BY_ALGO_ID")
+    return search(handle, problem, preference, integer(requested, "requested", 1, _MOST), stream)
+
+
+def search(
+    handle: Handle,
+    problem: Problem,
+    preference: MatmulPreference,
+    requested: int,
+    stream: Stream | None = None,
+) -> HeuristicRecords:
+    """``get_heuristics`` of shapes that are checked."""
+    results = (cublasLtMatmulHeuristicResult_t * requested)()
     count = ctypes.c_int()
     _ask(
         handle, "cublasLtMatmulAlgoGetHeuristic", problem, stream,
         preference, len(results), results, ctypes.byref(count),
     )  # fmt: skip
+    records = (_read(handle, result) for result in results[: count.value])
     return HeuristicRecords(
-        (_read(handle, result) for result in results[: count.value]),
+        (record for record in records if _fits(record.algorithm, problem)),
         preference.max_workspace_bytes,
+    )
+
+
+def _fits(algorithm: Algorithm, problem: Problem) -> bool:
+    """cublasLt looks at C's leading dimension only, and a kernel that faults does so for good."""
+    needed = algorithm.alignments
+    return all(
+        layout.alignment % needed[name] == 0
+        for name, layout in zip("abcd", problem.layouts, strict=True)
     )
 
 

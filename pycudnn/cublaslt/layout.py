@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from ctypes import c_int32, c_int64, c_uint32, c_uint64
 from typing import Any
 
@@ -13,6 +14,7 @@ from pycudnn.cudnn._objects import integer, member
 from pycudnn.libraries import Library, find_library
 
 _LONG_MAX = 2**63 - 1
+_ALIGNED = 256  # bytes; nothing asks for more
 A = MatrixLayoutAttribute
 _TYPE = Attribute(A.MATRIX_LAYOUT_TYPE, c_uint32)
 _ORDER = Attribute(A.MATRIX_LAYOUT_ORDER, c_int32, Order.COL)
@@ -110,6 +112,14 @@ class MatrixLayout(Descriptor):
         """Bytes from the first element to the last, of the whole batch if it lies in strides."""
         _, count, apart = self.batch
         return (self.block.span + (count - 1) * apart) * self.element.nbytes
+
+    @property
+    def alignment(self) -> int:
+        """What all columns (or rows) and matrices lie at multiples of, if the first one does."""
+        _, count, apart = self.batch
+        steps = [self.block.step] if self.block.runs > 1 else []
+        steps += [apart] if count > 1 else []
+        return math.gcd(*(step * self.element.nbytes for step in steps), _ALIGNED)
 
     data_type = attribute(_TYPE, lambda code: type_code(code, "dtype"), "The CudaDataType.")
     rows = attribute(_ROWS, int, "The rows of each matrix.")

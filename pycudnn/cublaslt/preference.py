@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from ctypes import c_float, c_uint32, c_uint64
 
-from pycudnn.abi.cublaslt_enums import (
-    MatmulPreferenceAttributes,
-    MatmulSearch,
-    ReductionScheme,
-)
-from pycudnn.cublaslt._attributes import Attribute, Descriptor, attribute, known
-from pycudnn.cudnn._objects import finite, integer, member
+from pycudnn.abi.cublaslt_enums import MatmulPreferenceAttributes, ReductionScheme
+from pycudnn.cublaslt._attributes import Attribute, Descriptor, attribute
+from pycudnn.cudnn._objects import finite, integer
 from pycudnn.libraries import Library, find_library
 from pycudnn.settings import config
 
 A = MatmulPreferenceAttributes
-_SEARCH_MODE = Attribute(A.SEARCH_MODE, c_uint32, MatmulSearch.BEST_FIT)
 _WORKSPACE = Attribute(A.MAX_WORKSPACE_BYTES, c_uint64)
 _SCHEMES = Attribute(A.REDUCTION_SCHEME_MASK, c_uint32, ReductionScheme.MASK)
 _ALIGNMENTS = tuple(
@@ -29,7 +24,6 @@ _MAX_WAVES = Attribute(A.MAX_WAVES_COUNT, c_float)
 _IMPLEMENTATIONS = Attribute(A.IMPL_MASK, c_uint64, 2**64 - 1)
 
 _WORKSPACE_BYTES = 32 << 20  # all that cuBLAS asks for
-_SEARCHES = (MatmulSearch.BEST_FIT, MatmulSearch.LIMITED_BY_ALGO_ID)
 
 
 class MatmulPreference(Descriptor):
@@ -41,19 +35,17 @@ class MatmulPreference(Descriptor):
     ``pycudnn.config.deterministic`` is set. ``min_alignment_a`` and so on are powers of two, the
     bytes that the operands' addresses will be multiples of: what needs more is not proposed.
     ``max_waves`` limits the load of the device, 0 does not; ``implementations`` is a mask of
-    cublasLtNumericalImplFlags_t. ``search_mode`` LIMITED_BY_ALGO_ID looks for configurations of the
-    ``algorithm`` that ``get_heuristics`` is given.
+    cublasLtNumericalImplFlags_t.
     """
 
     c_type = "cublasLtMatmulPreference_t"
     NOUN = "MatmulPreference"
-    SHOWN = ("max_workspace_bytes", "search_mode", "reduction_schemes")
+    SHOWN = ("max_workspace_bytes", "reduction_schemes")
 
     def __init__(
         self,
         max_workspace_bytes: int | None = None,
         *,
-        search_mode: MatmulSearch = MatmulSearch.BEST_FIT,
         reduction_schemes: int | None = None,
         min_alignment_a: int = 256,
         min_alignment_b: int = 256,
@@ -67,11 +59,6 @@ class MatmulPreference(Descriptor):
             limit = config.workspace_limit
             max_workspace_bytes = _WORKSPACE_BYTES if limit is None else limit
         room = integer(max_workspace_bytes, "max_workspace_bytes", 0, 2**63 - 1)
-        mode = member(MatmulSearch, search_mode, "search_mode")
-        if mode not in _SEARCHES:
-            raise ValueError(
-                f"search_mode must be BEST_FIT (0) or LIMITED_BY_ALGO_ID (1), got {search_mode!r}"
-            )
         if reduction_schemes is None:
             left_out = ReductionScheme.INPLACE if config.deterministic else 0
             reduction_schemes = ReductionScheme.MASK & ~left_out
@@ -87,18 +74,17 @@ class MatmulPreference(Descriptor):
         waves = finite(max_waves, "max_waves", 0.0)
         mask = integer(implementations, "implementations", 0, 2**64 - 1)
         arguments = {
-            "max_workspace_bytes": room, "search_mode": mode, "reduction_schemes": schemes,
+            "max_workspace_bytes": room, "reduction_schemes": schemes,
             **alignments, "max_waves": waves, "implementations": mask,
         }  # fmt: skip
         values = {
-            _WORKSPACE: room, _SEARCH_MODE: mode, _SCHEMES: schemes,
+            _WORKSPACE: room, _SCHEMES: schemes,
             **dict(zip(_ALIGNMENTS, alignments.values(), strict=True)),
             _MAX_WAVES: waves, _IMPLEMENTATIONS: mask,
         }  # fmt: skip
         self._build(find_library("cublaslt", library), arguments, (), values)
 
     max_workspace_bytes = attribute(_WORKSPACE, int, "The most bytes of workspace.")
-    search_mode = attribute(_SEARCH_MODE, known(MatmulSearch), "What is looked for.")
     reduction_schemes = attribute(_SCHEMES, int, "A mask of ReductionScheme members.")
     min_alignment_a = attribute(_ALIGNMENTS[0], int, "Alignment of A, in bytes.")
     min_alignment_b = attribute(_ALIGNMENTS[1], int, "Alignment of B, in bytes.")

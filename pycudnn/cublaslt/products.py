@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from contextlib import ExitStack
 from numbers import Number
 from typing import Any
@@ -23,6 +24,7 @@ from pycudnn.cublaslt.algorithm import Algorithm
 from pycudnn.cublaslt.descriptor import MatmulDescriptor
 from pycudnn.cublaslt.handle import Handle
 from pycudnn.cublaslt.layout import MatrixLayout
+from pycudnn.cublaslt.preference import MatmulPreference
 from pycudnn.cublaslt.transform_descriptor import MatrixTransformDescriptor
 from pycudnn.cudnn._objects import require
 
@@ -72,31 +74,35 @@ def matmul(
         scalars = Scalars(operands, problem.desc.plan.pointer_mode, problem.desc.plan.scale_type)
         factor = scalars.address(alpha, "alpha", problem.m, *_alpha_batch(problem))
         old_factor = scalars.address(beta, "beta", problem.m)
-        addresses = [
-            operands.matrix(value, name, layout, writes=name == "d")
+        at = {
+            name: operands.matrix(value, name, layout, writes=name == "d")
             for name, value, layout in zip("abcd", (a, b, c, d), problem.layouts, strict=True)
             if name != "c" or c is not None
-        ]
-        if c is None:
-            if not scalars.is_zero("beta"):
-                raise ValueError(f"c must be memory with beta = {beta!r}, got None")
-            addresses.insert(2, addresses[-1])  # it is not read
+        }
+        if c is None and not scalars.is_zero("beta"):
+            raise ValueError(f"c must be memory with beta = {beta!r}, got None")
+        in_place = problem.layouts[2] == problem.layouts[3]
+        if scalars.is_zero("beta"):  # C is not read: it may as well be D
+            at["c"] = at["d"]
+            problem = problem.with_c_as_d()
         for memory in problem.desc.memory.values():
             _place(memory, problem, operands)
         if problem.desc.emulated is not None:
             for memory in problem.desc.emulated.memory:
                 memory.place(operands, _VALUE)
+        if algorithm is None and problem.layouts[2] != problem.layouts[3]:
+            algorithm = _choose(handle, problem, operands, workspace)
         needed = 0
         if algorithm is not None:
             needed = heuristics.check(handle, problem, algorithm).workspace
-            _check_alignment(algorithm, operands)
+            _check_alignment(algorithm, problem, operands)
         space = operands.workspace(workspace, needed)
+        operands.check_overlaps(in_place=in_place)
         layouts = problem.layouts
-        operands.check_overlaps(in_place=layouts[2] == layouts[3])
         frames.main(
             "cublasLtMatmul",
-            handle, problem.desc, factor, addresses[0], layouts[0], addresses[1], layouts[1],
-            old_factor, addresses[2], layouts[2], addresses[3], layouts[3],
+            handle, problem.desc, factor, at["a"], layouts[0], at["b"], layouts[1],
+            old_factor, at["c"], layouts[2], at["d"], layouts[3],
             None if algorithm is None else ctypes.byref(algorithm.struct), *space,
             handle.stream.handle,
         )  # fmt: skip
@@ -208,6 +214,7 @@ def _alpha_batch(problem: Problem) -> tuple[int, int]:
 # ---- what the descriptor refers to ---------------------------------------------------------------
 
 _VALUE = Block(1, 1, 1)
+_PROPOSALS = 8
 _AUX_ALIGNMENT = 16  # kernels read so much at a time, and fault for good on other addresses
 
 
@@ -243,15 +250,30 @@ def _place(memory: Memory, problem: Problem, operands: Operands) -> None:
 # ---- alignment -----------------------------------------------------------------------------------
 
 
-def _check_alignment(algorithm: Algorithm, operands: Operands) -> None:
-    """Addresses must be as the algorithm needs them."""
-    can = algorithm.capabilities
-    for name, starts in operands.starts.items():
-        bytes_needed = getattr(can, f"min_alignment_{name}") or 1
-        for start in starts:
-            if start % bytes_needed:
+def _choose(handle: Handle, problem: Problem, operands: Operands, workspace: Any) -> Algorithm:
+    """An algorithm for a C that is laid out otherwise than D: cublasLt's own choice may fault."""
+    alignments = {
+        f"min_alignment_{name}": math.gcd(layout.alignment, *operands.starts.get(name, ()))
+        for name, layout in zip("abcd", problem.layouts, strict=True)
+    }
+    room = getattr(workspace, "nbytes", 0)
+    preference = MatmulPreference(room, **alignments, library=handle.library)
+    return heuristics.search(handle, problem, preference, _PROPOSALS).best.algorithm
+
+
+def _check_alignment(algorithm: Algorithm, problem: Problem, operands: Operands) -> None:
+    """Operands must lie as the algorithm needs them."""
+    for name, layout in zip("abcd", problem.layouts, strict=True):
+        needed = algorithm.alignments[name]
+        if layout.alignment % needed:
+            raise ValueError(
+                f"{name}_layout must have its leading dimension and stride at multiples of "
+                f"{needed} bytes for this algorithm, got {layout!r}"
+            )
+        for start in operands.starts.get(name, ()):
+            if start % needed:
                 raise ValueError(
-                    f"{name} must be aligned to {bytes_needed} bytes for this algorithm, got the "
+                    f"{name} must be aligned to {needed} bytes for this algorithm, got the "
                     f"address {start:#x}: ask get_heuristics with a MatmulPreference of "
                     f"min_alignment_{name}={start & -start}"
                 )

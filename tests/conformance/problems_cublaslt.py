@@ -14,6 +14,7 @@ from harness import GUARD, Case, nan_filled, numpy_dtype, problem
 
 from pycudnn import cublaslt
 from pycudnn.cublaslt import BatchMode, ComputeType, Epilogue, Operation, Order, PointerMode
+from pycudnn.errors import CublasBadParam, NotSupported
 
 Array = np.ndarray
 E = Epilogue
@@ -272,11 +273,16 @@ def matmul(case: Case) -> None:
         compute, scale, transa=operations[0], transb=operations[1], **scalars.arguments,
         **(post.arguments if post else {}), library=handle.library,
     )  # fmt: skip
-    chosen = _choose(case, desc, a, b, c, d)
-    cublaslt.matmul(
-        handle, desc, a.data, a.layout, b.data, b.layout, c.data, c.layout, d.data, d.layout,
-        **chosen, alpha=scalars.alpha, beta=scalars.beta,
-    )  # fmt: skip
+    try:
+        chosen = _choose(case, desc, a, b, c, d)
+        cublaslt.matmul(
+            handle, desc, a.data, a.layout, b.data, b.layout, c.data, c.layout, d.data, d.layout,
+            **chosen, alpha=scalars.alpha, beta=scalars.beta,
+        )  # fmt: skip
+    except CublasBadParam as error:  # so cublasLt refuses some products of two types
+        if source == target:
+            raise
+        raise NotSupported(str(error)) from None
     left, right = _op(operations[0], a.values), _op(operations[1], b.values)
     want = scalars.factor * (left @ right) + scalars.old_factor * c.values
     want = post(want, left, right) if post else want

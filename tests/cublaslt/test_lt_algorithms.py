@@ -12,7 +12,6 @@ from pycudnn.cublaslt import (
     HeuristicRecord,
     HeuristicRecords,
     MatmulPreference,
-    MatmulSearch,
     MatmulStages,
     MatmulTile,
     ReductionScheme,
@@ -131,22 +130,59 @@ def test_what_the_workspace_needs(handle, problem, run, monkeypatch):
     assert run(record.algorithm, scratch(handle, needed)) < 1e-4
 
 
-def test_alignment_that_the_algorithm_needs(handle, put, problem, monkeypatch):
+@pytest.fixture
+def picky(handle, problem, monkeypatch):
+    """The heuristic's first algorithm, made to need 16 bytes of all operands."""
     (record, *_) = cublaslt.get_heuristics(handle, *problem)
-    can = record.algorithm.capabilities._replace(min_alignment_b=16)
-    monkeypatch.setitem(vars(record.algorithm), "capabilities", can)
+    needs = dict.fromkeys("abcd", 16)
+    monkeypatch.setitem(vars(record.algorithm), "alignments", needs)
+    monkeypatch.setattr(Algorithm, "alignments", needs)
+    return record
+
+
+def test_alignment_that_the_algorithm_needs(handle, put, problem, layout, picky):
     desc, a_layout, b_layout, _, d_layout = problem
-    a, d = put(np.ones((K, M), np.float32)), put(np.ones((N, M), np.float32))
+    a, d = put(np.ones((K, M), np.float32)), put(np.ones((N, M + 1), np.float32))
     b = put(np.ones(K * N + 4, np.float32)).view((K * N,), offset=4)
+    rest = picky.algorithm, scratch(handle, picky.workspace)
     with pytest.raises(
         ValueError,
         match=r"^b must be aligned to 16 bytes for this algorithm, got the address 0x\w+4: ask "
         "get_heuristics with a MatmulPreference of min_alignment_b=4$",
     ):
+        cublaslt.matmul(handle, desc, a, a_layout, b, b_layout, None, None, d, d_layout, *rest)
+    b, wide = put(np.ones((N, K), np.float32)), layout("float32", M, N, M + 1)
+    with pytest.raises(ValueError, match="^c_layout must have its leading dimension and stride at"):
+        cublaslt.matmul(handle, desc, a, a_layout, b, b_layout, None, None, d, wide, *rest)
+    with pytest.raises(ValueError, match="^d_layout must have its leading dimension and stride at"):
         cublaslt.matmul(
-            handle, desc, a, a_layout, b, b_layout, None, None, d, d_layout, record.algorithm,
-            scratch(handle, record.workspace),
+            handle, desc, a, a_layout, b, b_layout, put(np.ones((N, M), np.float32)), d_layout, d,
+            wide, *rest, beta=1.0,
         )  # fmt: skip
+
+
+def test_proposals_fit_the_leading_dimensions(handle, problem, layout, picky):
+    wide = layout("float32", M, N, M + 1)
+    assert cublaslt.get_heuristics(handle, *problem)
+    assert not cublaslt.get_heuristics(handle, *problem[:4], wide)
+    assert not cublaslt.get_heuristics(handle, *problem[:3], wide, problem[4])
+
+
+def test_c_laid_out_otherwise_than_d(handle, put, layout, describe, rng):
+    """One algorithm is chosen here, by the alignment of both."""
+    a, b = rng.standard_normal((K, M)), rng.standard_normal((N, K))
+    c, d = rng.standard_normal((N, M + 8)), put(np.full((N, M + 5), np.nan, np.float16))
+    halves = [x.astype(np.float16) for x in (a, b, c)]
+    a, b, c = (x.astype(np.float64) for x in halves)
+    for workspace in (None, scratch(handle, 1 << 20)):
+        cublaslt.matmul(
+            handle, describe(), put(halves[0]), layout("float16", M, K), put(halves[1]),
+            layout("float16", K, N), put(halves[2]), layout("float16", M, N, M + 8), d,
+            layout("float16", M, N, M + 5), None, workspace, beta=-1.0,
+        )  # fmt: skip
+        got = d.numpy().astype(np.float64)
+        np.testing.assert_allclose(got[:, :M], b @ a - c[:, :M], atol=0.05)
+        assert np.isnan(got[:, M:]).all()
 
 
 # ---- enumeration and configuration ---------------------------------------------------------------
@@ -168,7 +204,6 @@ def test_capabilities(handle):
     for number in cublaslt.get_algorithm_ids(handle, *TYPES):
         can = Algorithm(handle, *TYPES, number).capabilities
         assert all(isinstance(tile, int) for tile in can.tiles)
-        assert can.tiles
         assert can.out_of_place in (True, False)
         assert can.pointer_modes & 1  # HOST
         assert can.epilogues is not None
@@ -239,26 +274,17 @@ def test_configuration(handle):
             algorithm.replace(**changes)
 
 
-def test_a_configuration_that_cannot_run(handle, problem, run):
+def test_an_algorithm_that_cannot_run(handle, problem, run):
+    """On the reference side one of a wrong configuration, on a GPU one of other types."""
     (record, *_) = cublaslt.get_heuristics(handle, *problem)
     wrong = record.algorithm.replace(split_k=5000)
+    if handle.library.backend == "cuda":
+        types = ComputeType.COMPUTE_64F, *["float64"] * 5
+        wrong = Algorithm(handle, *types, cublaslt.get_algorithm_ids(handle, *types)[-1])
     with pytest.raises(CublasError):
         cublaslt.check_algorithm(handle, *problem, wrong)
     with pytest.raises(CublasError):
         run(wrong)
-
-
-def test_search_among_one_algorithm(handle, problem, backend):
-    (record, *_) = cublaslt.get_heuristics(handle, *problem)
-    found = cublaslt.get_heuristics(handle, *problem, algorithm=record.algorithm)
-    assert {each.algorithm.id for each in found} == {record.algorithm.id}
-    preference = MatmulPreference(search_mode=MatmulSearch.LIMITED_BY_ALGO_ID, library=backend)
-    again = cublaslt.get_heuristics(handle, *problem, preference, algorithm=record.algorithm)
-    assert again[0].algorithm.id == record.algorithm.id
-    with pytest.raises(ValueError, match="algorithm must be given with a preference of LIMITED"):
-        cublaslt.get_heuristics(handle, *problem, preference)
-    with pytest.raises(TypeError, match="algorithm must be a Algorithm, got 5"):
-        cublaslt.get_heuristics(handle, *problem, algorithm=5)
 
 
 def test_for_a_stream(handle, problem):

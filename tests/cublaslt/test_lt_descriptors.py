@@ -21,7 +21,6 @@ from pycudnn.cublaslt import (
     MatmulBatchInvarianceFlags,
     MatmulDescriptor,
     MatmulPreference,
-    MatmulSearch,
     MatrixLayout,
     MatrixTransformDescriptor,
     Operation,
@@ -83,6 +82,21 @@ def test_where_elements_lie(library, arguments, ld, stride, elements):
     assert layout.extent == 8 * elements
     for name in ("order", "batch_count", "batch_mode"):
         assert getattr(layout, name) == arguments.get(name, getattr(layout, name))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "alignment"),
+    [
+        ((8, 4), 16), ((8, 4, 9), 2), ((8, 1, 9), 256), ((128, 4), 256), ((4, 6), 8),
+        ((8, 1, 8, 2, 10), 4), ((8, 2, 8, 2, 20), 8),
+    ],
+)  # fmt: skip
+def test_what_a_layout_is_aligned_to(library, arguments, alignment):
+    shape, (count, stride) = arguments[:3], arguments[3:] or (1, None)
+    layout = MatrixLayout(
+        "float16", *shape, batch_count=count, batch_stride=stride, library=library
+    )
+    assert layout.alignment == alignment
 
 
 def test_tiles_of_more_than_32_columns(library):
@@ -406,18 +420,16 @@ def test_transform_descriptor(library):
 def test_preference(library):
     preference = MatmulPreference(library=library)
     assert preference.max_workspace_bytes == 32 << 20
-    assert preference.search_mode is MatmulSearch.BEST_FIT
     assert preference.reduction_schemes == ReductionScheme.MASK
     assert preference.min_alignment_a == preference.min_alignment_d == 256
     assert preference.max_waves == 0.0
     assert preference.implementations == 2**64 - 1
     preference = preference.replace(
-        max_workspace_bytes=5, search_mode=1, reduction_schemes=2, min_alignment_a=2,
+        max_workspace_bytes=5, reduction_schemes=2, min_alignment_a=2,
         min_alignment_b=4, min_alignment_c=8, min_alignment_d=16, max_waves=1.5,
         implementations=2,
     )  # fmt: skip
     assert preference.max_workspace_bytes == 5
-    assert preference.search_mode is MatmulSearch.LIMITED_BY_ALGO_ID
     assert preference.reduction_schemes == ReductionScheme.COMPUTE_TYPE
     assert [getattr(preference, f"min_alignment_{name}") for name in "abcd"] == [2, 4, 8, 16]
     assert (preference.max_waves, preference.implementations) == (1.5, 2)
@@ -436,7 +448,7 @@ def test_preference_follows_the_settings(library):
     ("name", "value", "error"),
     [
         ("max_workspace_bytes", -1, ValueError), ("max_workspace_bytes", 2**63, ValueError),
-        ("max_workspace_bytes", "1", TypeError), ("search_mode", 2, ValueError),
+        ("max_workspace_bytes", "1", TypeError), ("reduction_schemes", -1, ValueError),
         ("reduction_schemes", 8, ValueError), ("min_alignment_a", 0, ValueError),
         ("min_alignment_c", 24, ValueError), ("max_waves", -0.5, ValueError),
         ("max_waves", float("nan"), ValueError), ("implementations", 2**64, ValueError),

@@ -104,13 +104,15 @@ def test_any_value_is_kept(pair):
 
 @pytest.mark.library
 def test_values_of_all_bits(pair):
-    """Of one attribute there are 16 bits, although its type has 32."""
+    """Of one attribute newer versions keep 16 bits, although its type has 32."""
     ours, real, attributes = pair
     for attribute in attributes:
         status, size = real.size(attribute)
         if status == 0:
             value = bytes(range(1, 33))
             status = real.set(attribute, value, size)
+            if attribute is MatrixLayoutAttribute.MATRIX_LAYOUT_BATCH_MODE and status == 0:
+                continue  # an older one
             assert ours.set(attribute, value, size) == status, attribute.name
             assert (status == 0) == (attribute.name != "MATRIX_LAYOUT_BATCH_MODE")
             assert ours.get(attribute, size) == real.get(attribute, size)
