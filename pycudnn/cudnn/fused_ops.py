@@ -414,6 +414,11 @@ def _check_constants(ops: FusedOps, constants: Mapping[Const, Any]) -> None:
     if missing:
         names = ", ".join(label.name for label in missing)
         raise ValueError(f"const_pack of {ops.name} needs {names}")
+    x, scale = (constants.get(label) for label in (Const.XDESC, Const.BN_EQSCALEBIAS_DESC))
+    if x is not None and scale is not None and x.dtype_code != scale.dtype_code:
+        raise TypeError(
+            f"BN_EQSCALEBIAS_DESC must have the data type of XDESC, {x.dtype}, got {scale.dtype}"
+        )
 
 
 # ---- arrays and scalars --------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Plans of fused operations: a convolution of a normalized and activated input, or its filter
 gradient, and the batch normalization that goes with it.
 
-The three operations that NVIDIA reserved are not supported, as in cuDNN.
+The three operations that the header reserves are not supported. Statuses are those of cuDNN 9.19.
 """
 
 from __future__ import annotations
@@ -13,19 +13,23 @@ from typing import Any, cast
 
 import numpy as np
 
-from pycudnn.abi.cudnn_enums import ActivationMode, BatchNormMode, FusedOps
+from pycudnn.abi.cudnn_enums import ActivationMode, BatchNormMode, DataType, FusedOps
 from pycudnn.abi.cudnn_enums import FusedOpsConstParamLabel as Const
+from pycudnn.abi.cudnn_enums import FusedOpsPointerPlaceHolder as PlaceHolder
 from pycudnn.abi.cudnn_enums import FusedOpsVariantParamLabel as Variant
+from pycudnn.abi.cudnn_enums import Status as Code
 from pycudnn.abi.fused_ops import DESCRIPTORS, OPERATIONS
 
 from .. import convolution
 from ..convolution import Array
 from ..cudnn_graph import Handle
-from ..descriptors import Activation, Filter, Tensor
+from ..descriptors import Filter, Tensor
 from ..memory import load, store, view, write
-from ..runtime import bad_param, implements, not_supported, opaque
+from ..runtime import Status, bad_param, implements, not_supported, opaque
 from .descriptor import Convolution, checked_geometry
 from .fused_packs import ConstPack, VariantPack, _Pack
+
+_ACTIVATIONS = (ActivationMode.RELU, ActivationMode.IDENTITY)
 
 
 @opaque("cudnnFusedOpsPlan_t", "cudnnCreateFusedOpsPlan", "cudnnDestroyFusedOpsPlan")
@@ -45,16 +49,21 @@ def make_plan(handle: Handle, plan: Plan, pack: ConstPack, size: int) -> None:
     """Take over the constants, after a check; the workspace has no bytes."""
     if pack.ops != plan.ops:
         raise bad_param(f"the plan is of {plan.ops.name}, the pack of {pack.ops.name}")
+    constants = dict(pack.values)
+    operation = OPERATIONS[plan.ops]
+    needed = {DESCRIPTORS[name] for name in operation.needed}
+    if Const.CONV_DESC in operation.settings:
+        needed.add(Const.CONV_DESC)
+    if plan.ops in (FusedOps.BN_FINALIZE_STATISTICS_TRAINING,
+                    FusedOps.BN_FINALIZE_STATISTICS_INFERENCE):  # fmt: skip
+        needed.add(Const.BN_EQSCALEBIAS_DESC)
+        needed.update(Const[f"{name}_PLACEHOLDER"] for name in operation.needed)
+    missing = [label.name for label in sorted(needed) if not constants.get(label)]
+    if missing:
+        raise bad_param(f"{', '.join(missing)} must not be NULL")
     if plan.ops not in _COMPUTE:
         raise not_supported(f"{plan.ops.name} is reserved")
-    constants = dict(pack.values)
-    for name in OPERATIONS[plan.ops].needed:
-        if not constants.get(Const[f"{name}_PLACEHOLDER"]):
-            raise bad_param(f"{name}_PLACEHOLDER must not be CUDNN_PTR_NULL")
-    for name in _present(plan.ops, constants):
-        if DESCRIPTORS[name] not in constants:
-            raise bad_param(f"{name} needs its descriptor, {DESCRIPTORS[name].name}")
-    if Const.CONV_DESC in OPERATIONS[plan.ops].settings:
+    if Const.CONV_DESC in operation.settings:
         _check_convolution(plan.ops, constants)
     else:
         _check_channels(constants)
@@ -68,16 +77,21 @@ def _present(ops: FusedOps, constants: dict[Const, Any]) -> list[str]:
 
 
 def _check_convolution(ops: FusedOps, constants: dict[Const, Any]) -> None:
-    if Const.CONV_DESC not in constants:
-        raise bad_param("CONV_DESC is NULL")
-    activation = constants.get(Const.ACTIVATION_DESC)
-    if activation is not None and activation.mode != ActivationMode.RELU:
-        raise not_supported(f"the activation is {activation.mode!r}, must be RELU or NULL")
-    _geometry(ops, constants)
-    channels = constants[Const.XDESC].shape[1]
+    x = constants[Const.XDESC]
     scale = constants.get(Const.BN_EQSCALEBIAS_DESC)
-    if scale is not None and scale.shape != (1, channels, *[1] * (len(scale.shape) - 2)):
-        raise bad_param(f"BN_EQSCALEBIAS_DESC has shape {scale.shape}, x {channels} channels")
+    mode = constants.get(Const.BN_MODE, 0)
+    if scale is not None:
+        sizes = x.shape[2:] if mode == BatchNormMode.PER_ACTIVATION else [1] * (len(x.shape) - 2)
+        if scale.shape != (1, x.shape[1], *sizes):
+            raise bad_param(f"BN_EQSCALEBIAS_DESC has shape {scale.shape}, x {x.shape}")
+    if mode not in tuple(BatchNormMode):
+        raise not_supported(f"BN_MODE is {mode}, no BatchNormMode")
+    activation = constants.get(Const.ACTIVATION_DESC)
+    if activation is not None and activation.mode not in _ACTIVATIONS:
+        raise not_supported(f"the activation is {activation.mode!r}, must be RELU or IDENTITY")
+    if x.dtype == DataType.BFLOAT16:
+        raise not_supported("x is BFLOAT16, must be HALF, FLOAT or DOUBLE")
+    _geometry(ops, constants)
 
 
 def _geometry(ops: FusedOps, constants: dict[Const, Any]) -> convolution.Geometry:
@@ -93,9 +107,6 @@ def _geometry(ops: FusedOps, constants: dict[Const, Any]) -> convolution.Geometr
 
 def _check_channels(constants: dict[Const, Any]) -> None:
     """Statistics and parameters of the same channels."""
-    for label in (Const.BN_EQSCALEBIAS_DESC, Const.BN_SCALEBIAS_MEANVAR_DESC):
-        if label not in constants:
-            raise bad_param(f"{label.name} is NULL")
     if constants.get(Const.BN_MODE, 0) == BatchNormMode.PER_ACTIVATION:
         raise not_supported("BN_MODE is PER_ACTIVATION, must be SPATIAL or SPATIAL_PERSISTENT")
     shapes = {value.shape for value in constants.values() if isinstance(value, Tensor)}
@@ -106,6 +117,10 @@ def _check_channels(constants: dict[Const, Any]) -> None:
 # ---- running -------------------------------------------------------------------------------------
 
 
+def _needed(plan: Plan) -> tuple[str, ...]:
+    return OPERATIONS[plan.ops].needed
+
+
 class _Arrays:
     """The arrays of one execution, by name."""
 
@@ -113,9 +128,18 @@ class _Arrays:
         self._constants = plan.constants
         self._variants = variants
         self._present = _present(plan.ops, plan.constants)
-        for name in self._present:
-            if not variants.get(Variant[f"PTR_{name}"]):
-                raise bad_param(f"PTR_{name} is NULL, its placeholder is not")
+        for name in OPERATIONS[plan.ops].arrays:
+            address = variants.get(Variant[f"PTR_{name}"])
+            placeholder = plan.constants.get(Const[f"{name}_PLACEHOLDER"], PlaceHolder.NULL)
+            if bool(address) != bool(placeholder):
+                raise bad_param(f"PTR_{name} and its placeholder must both be NULL or both not")
+            if address and placeholder == PlaceHolder.PTR_16B_ALIGNED and address % 16:
+                raise bad_param(f"PTR_{name} is {address:#x}, must be aligned to 16 bytes")
+            if DESCRIPTORS[name] not in plan.constants and (address or name in _needed(plan)):
+                raise bad_param(f"{name} needs its descriptor, {DESCRIPTORS[name].name}")
+        for name in _needed(plan):
+            if name not in self:
+                raise bad_param(f"PTR_{name} is NULL")
 
     def __contains__(self, name: str) -> bool:
         return name in self._present
@@ -148,7 +172,7 @@ def execute(handle: Handle, plan: Plan, pack: VariantPack) -> None:
     if pack.ops != plan.ops:
         raise bad_param(f"the plan is of {plan.ops.name}, the pack of {pack.ops.name}")
     if not plan.constants:
-        raise bad_param("the plan has not been made")
+        raise Status(Code.NOT_INITIALIZED, "the plan has not been made")
     _COMPUTE[plan.ops](plan, _Arrays(plan, pack.values))
 
 
@@ -159,7 +183,8 @@ def _normalized(plan: Plan, arrays: _Arrays) -> Array:
         x = x * arrays["BN_EQSCALE"]
     if "BN_EQBIAS" in arrays:
         x = x + arrays["BN_EQBIAS"]
-    if isinstance(plan.constants.get(Const.ACTIVATION_DESC), Activation):
+    activation = plan.constants.get(Const.ACTIVATION_DESC)
+    if activation is not None and activation.mode == ActivationMode.RELU:
         x = np.maximum(x, 0)
     return x.astype(arrays.stored("XDATA").dtype)
 
