@@ -17,7 +17,7 @@ import numpy as np
 from pycudnn import _core, operands
 from pycudnn.abi import function_type, prototype
 from pycudnn.abi.cublas_enums import PointerMode
-from pycudnn.cublas import _elements
+from pycudnn.cublas import _elements, _faults
 from pycudnn.cublas._elements import INT32, INT64, Element, Room
 from pycudnn.cublas._functions import FUNCTIONS, Argument, Function
 from pycudnn.cublas._numbers import INT_MAX, LONG_MAX, check_blocks, check_numbers
@@ -175,6 +175,8 @@ class Call:
         function, handle = self._function, self._handle
         if handle.workspace is not None:
             self._frames.main.operand(handle.workspace, "workspace", True)
+        if handle.library.backend == "cuda":
+            _faults.refuse(function, self._values, self._is_wide)
         c_name = function.wide_c_name if self._is_wide else function.c_name
         types = function_type(prototype("cublas", c_name))._argtypes_[1:]
         info = ctypes.c_int()
@@ -189,6 +191,8 @@ class Call:
                 arguments.append(self._scalar(argument))
             elif argument.kind == "info":
                 arguments.append(ctypes.byref(info))
+            elif argument.kind == "enum":
+                arguments.append(self._enum(argument.name))
             else:
                 arguments.append(self._values[argument.name])
         self._check_overlaps()
@@ -201,6 +205,11 @@ class Call:
             ) from None
         results = [self._rooms[a.name].read() for a in function.results if a.name in self._rooms]
         return (results[0] if len(results) == 1 else tuple(results)) if results else None
+
+    def _enum(self, name: str) -> int:
+        code = self._values[name]
+        typed = self._values.get(f"{name.removeprefix('trans')}_type")  # of a for transa
+        return code if typed is None else _faults.operation(code, typed)
 
     def _element(self, argument: Argument) -> Element:
         if argument.name == "out" and argument.element is INT32 and self._is_wide:

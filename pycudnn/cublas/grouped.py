@@ -9,7 +9,7 @@ from typing import Any
 
 from pycudnn.abi import function_type, prototype
 from pycudnn.abi.cublas_enums import Operation, PointerMode
-from pycudnn.cublas import _elements, _engine, _numbers
+from pycudnn.cublas import _elements, _engine, _faults, _numbers
 from pycudnn.cublas._elements import FLOAT32, FLOAT64, Element
 from pycudnn.cublas._functions import FUNCTIONS, Argument
 from pycudnn.cublas._overlap import Piece, colliding
@@ -162,7 +162,10 @@ def _run(
                 arguments.append(rooms[name].address)
             elif name in numbers:
                 kind = ctypes.c_int if name.startswith("trans") else integer
-                array = (kind * count)(*numbers[name])
+                codes = numbers[name]
+                if name.startswith("trans") and types:
+                    codes = [_faults.operation(code, types[f"{name[-1]}_type"]) for code in codes]
+                array = (kind * count)(*codes)
                 arguments.append(ctypes.cast(array, c_type))
             elif name == "group_count":
                 arguments.append(count)

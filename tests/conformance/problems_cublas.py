@@ -19,7 +19,7 @@ from blas_types import TYPES
 from harness import GUARD, Case, nan_filled, problem
 
 from pycudnn import cublas
-from pycudnn.cublas import PointerMode, _elements
+from pycudnn.cublas import CudaDataType, PointerMode, _elements
 from pycudnn.cublas._functions import FUNCTIONS, Argument, Function
 from pycudnn.cublas._shapes import Block
 
@@ -127,7 +127,12 @@ class Posed:
                 shape = function.family.shapes[argument.of]
                 rows, _ = shape.sizes(values)
                 room = 2**31 if wide else case.integer(0, 3)
-                values[argument.name] = max(1, rows) + room
+                values[argument.name] = self._aligned(max(1, rows) + room)
+
+    def _aligned(self, step: int) -> int:
+        """A step of 8-bit matrices, which cuBLAS takes in multiples of 4."""
+        is_narrow = self.values.get("a_type") == CudaDataType.R_8I
+        return -(-step // 4) * 4 if is_narrow else step
 
     def element(self, argument: Argument) -> _elements.Element:
         """The type of an operand or scalar."""
@@ -186,7 +191,7 @@ class Posed:
             extents, places = [block.span] * batch, [(i, 0) for i in range(batch)]
         elif argument.batched == "strided":
             shared = not argument.writes and case.choose(True, False, False)
-            stride = 0 if shared else block.span + case.integer(0, 5)
+            stride = 0 if shared else self._aligned(block.span + case.integer(0, 5))
             values[argument.stride] = stride
             extents = [block.span + (batch - 1) * stride]
             places = [(0, index * stride) for index in range(batch)]

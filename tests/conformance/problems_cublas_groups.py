@@ -22,7 +22,7 @@ def _grouped(case: Case, dtypes: tuple[str, ...], wide: bool = False) -> None:
     expected: list[Array] = []
     for _ in range(groups):
         m, n, k = (1 if wide else case.integer(1, 9) for _ in range(3))
-        op_a, op_b = case.choose(0, 1), case.choose(0, 1)
+        op_a, op_b = case.choose(0, 1, 2), case.choose(0, 1, 2)
         alpha, beta = case.choose(1.0, -0.5), case.choose(0.0, 2.0)
         size = case.integer(0, 3)
         more = 2**31 if wide else case.integer(0, 3)
