@@ -74,7 +74,10 @@ REAL = ("float16", "bfloat16", "float32", "float64")
 
 @pytest.mark.parametrize(
     ("form", "dtype"),
-    [(form, dtype) for form in FORMS for dtype in REAL] + [(form, "complex64") for form in FORMS[:3]],
+    [
+        *((form, dtype) for form in FORMS for dtype in REAL),
+        *((form, "complex64") for form in FORMS[:3]),
+    ],
 )
 def test_conjugate_transposes_of_products(handle, put, form, dtype):
     """C of real numbers, with which the 64-bit forms of the typed products read elsewhere."""
