@@ -227,7 +227,8 @@ class FusedOpsVariantParamPack(_core.Owned):
             value = None if value is None else _check_scalar(found, value)
             c_value = None if value is None else _SCALARS[found](value)
             with _core.ColdCall(self.library) as call:
-                self._hand_over(call, found, c_value and ctypes.addressof(c_value))
+                address = None if c_value is None else ctypes.addressof(c_value)
+                self._hand_over(call, found, address)
         self._values[found] = value
 
     def get(self, label: Variant | str) -> Any:

@@ -97,6 +97,8 @@ def test_scalars_are_read_back_and_arrays_kept(library):
     }
     pack = cudnn.FusedOpsVariantParamPack(TRAINING, given, library=library)
     assert [pack.get(label) for label in given] == [2**40, 0.25, 1e-3]
+    pack.set("SCALAR_DOUBLE_BN_EXP_AVG_FACTOR", 0)
+    assert pack.get("SCALAR_DOUBLE_BN_EXP_AVG_FACTOR") == 0
     array = np.zeros(3, np.float32)
     pack.set("PTR_YSUM", array)
     assert pack.get("PTR_YSUM") is array
