@@ -9,6 +9,7 @@ from pycudnn.cublaslt.descriptor import MatmulDescriptor
 from pycudnn.cublaslt.handle import Handle
 from pycudnn.cublaslt.layout import MatrixLayout
 from pycudnn.cudnn._objects import require
+from pycudnn.errors import LibraryMismatch
 
 Shape = tuple[int, int]
 
@@ -48,6 +49,11 @@ def read_problem(
         require(layout, MatrixLayout, f"{name}_layout")
     c_layout = d_layout if c_layout is None else c_layout
     require(c_layout, MatrixLayout, "c_layout")
+    if not c_layout.address or c_layout.library is not handle.library:  # it may not be passed on
+        raise LibraryMismatch(
+            f"{c_layout!r} belongs to {c_layout.library!r}, this call runs on {handle.library!r}; "
+            "make both with the same library"
+        )
     layouts = (a_layout, b_layout, c_layout, d_layout)
     first, second = desc.plan.operations
     m, k = operated(first, a_layout.shape)

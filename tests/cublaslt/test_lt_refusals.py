@@ -64,9 +64,9 @@ def test_handles_and_descriptors_of_others(call, backend, handle):
         call(desc=call.valid["a_layout"])
 
 
-@pytest.mark.parametrize("name", ["desc", "a_layout", "b_layout", "d_layout"])
+@pytest.mark.parametrize("name", ["desc", "a_layout", "b_layout", "c_layout", "d_layout"])
 def test_descriptors_that_are_closed(call, name):
-    other = call.valid[name].replace()
+    other = (call.valid[name] or call.valid["d_layout"]).replace()
     other.close()
     with pytest.raises(ValueError, match="is closed"):
         call(**{name: other})
@@ -78,9 +78,10 @@ def test_descriptors_that_are_closed(call, name):
 @pytest.mark.library
 def test_descriptors_of_the_other_library(call, backend):
     other = {"reference": "cuda", "cuda": "reference"}[backend]
-    for name in ("desc", "a_layout", "b_layout", "d_layout"):
+    for name in ("desc", "a_layout", "b_layout", "c_layout", "d_layout"):
+        stranger = (call.valid[name] or call.valid["d_layout"]).replace(library=other)
         with pytest.raises(LibraryMismatch, match="make both with the same library"):
-            call(**{name: call.valid[name].replace(library=other)})
+            call(**{name: stranger})
 
 
 def test_a_closed_handle(call, backend):
