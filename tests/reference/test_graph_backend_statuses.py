@@ -13,17 +13,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from graph_reasons import LACKING, graph_reason
 
 from pycudnn import loader
-from pycudnn.abi.cudnn_enums import BackendDescriptorType as Kind
 from pycudnn.abi.cudnn_enums import Status
 
 SCRIPT = Path(__file__).with_name("graph_statuses.py")
-# What the reference library lacks; the docstring of its cudnn_graph says so.
-LACKING = (
-    *(Kind.OPERATION_SIGNAL_DESCRIPTOR, Kind.RNG_DESCRIPTOR, Kind.OPERATION_RNG_DESCRIPTOR),
-    *range(Kind.KERNEL_CACHE_DESCRIPTOR, Kind.OPERATION_ROPE_BWD_DESCRIPTOR + 1),
-)
 
 
 def statuses(backend: str) -> dict[str, int | str]:
@@ -35,17 +30,6 @@ def statuses(backend: str) -> dict[str, int | str]:
 @pytest.fixture(scope="module")
 def reference() -> dict[str, int | str]:
     return statuses("reference")
-
-
-def reason(case: str, here: int | str, there: int | str) -> str | None:
-    """Why a status here may differ from that of the real library; None: it may not."""
-    if case in {f"create {int(kind)}" for kind in LACKING}:
-        return "not in the reference library"
-    if there == "crash":
-        return "the real library dies of it"
-    if case.startswith("wrong kind") and there == Status.SUCCESS:
-        return "the real library takes a descriptor for one of another kind"
-    return None
 
 
 def test_nothing_crashes(reference: dict[str, int | str]) -> None:
@@ -62,7 +46,9 @@ def test_statuses_are_those_of_libcudnn(reference: dict[str, int | str]) -> None
     assert reference.keys() == real.keys()
     differences = {case: (reference[case], real[case]) for case in real}
     differences = {case: pair for case, pair in differences.items() if pair[0] != pair[1]}
-    unexplained = {case: pair for case, pair in differences.items() if reason(case, *pair) is None}
+    unexplained = {
+        case: pair for case, pair in differences.items() if graph_reason(case, *pair) is None
+    }
     assert unexplained == {}
 
 
