@@ -25,17 +25,22 @@ def im2col(
 ) -> None:
     """The patches that a convolution's filters see, as a matrix (cudnnIm2Col).
 
-    ``columns`` takes the matrix, packed, of x's dtype: a row per output pixel (n, p, q), a column
-    per weight (c, r, s). x and the weights are 4-d. ValueError where the window is larger than
-    the padded input, or ``columns`` is too small.
+    ``columns`` takes the matrix, packed, of x's dtype: a row per weight (c, r, s), a column per
+    output pixel (n, p, q), so that filters as a matrix (K, C * R * S) times this are the
+    convolution. Mode CONVOLUTION turns the windows round. x and the weights are 4-d.
+
+    ValueError where the window is larger than the padded input, or ``columns`` is too small;
+    CudnnNotSupported for groups, and for dtypes that are not floating.
     """
     require(handle, Handle, "handle")
     n, _, p, q = _output_shape(x_desc, w_desc, conv)
-    matrix = n * p * q, math.prod(w_desc.shape[1:])
+    matrix = math.prod(w_desc.shape[1:]), n * p * q
     columns_desc = TensorDescriptor(matrix, DataType(x_desc.dtype_code), library=handle.library)
     with _core.ColdCall(handle.library, handle) as call:
         x_at = call.operand(x, "x", False, x_desc)
         columns_at = call.operand(columns, "columns", True, columns_desc)
+        if x_at == columns_at:
+            raise ValueError("columns must not be the memory of x")
         call("cudnnIm2Col", handle, x_desc, x_at, w_desc, conv, columns_at)
 
 
@@ -47,10 +52,7 @@ def _output_shape(
     require(conv, ConvolutionDescriptor, "conv")
     if len(x_desc.shape) != 4:
         raise ValueError(f"x_desc must be (N, C, H, W), got shape {x_desc.shape}")
-    shape = get_convolution_forward_output_dim(conv, x_desc, w_desc)
-    if min(shape) < 1:
-        raise ValueError(f"the window of {w_desc!r} is larger than the padded input {x_desc!r}")
-    return shape
+    return get_convolution_forward_output_dim(conv, x_desc, w_desc)
 
 
 def reorder_filter_and_bias(
@@ -64,15 +66,20 @@ def reorder_filter_and_bias(
 ) -> None:
     """int8 weights in the order that tensor cores want (cudnnReorderFilterAndBias).
 
-    ``w_desc`` is of INT8x32 in NCHW_VECT_C; ``reordered_w`` takes the weights, and
-    ``reordered_bias`` the bias, one float32 per output channel. A convolution on them sets
-    NO_REORDER. None for both biases leaves them out; TypeError for one alone.
+    ``w_desc`` is of INT8x32 in NCHW_VECT_C, with output channels in multiples of 32;
+    ``reordered_w`` takes the weights, and ``reordered_bias`` the bias, one float32 per output
+    channel. A convolution on them sets NO_REORDER. None for both biases leaves them out.
+
+    TypeError for one bias alone, ValueError for another number of channels and for a result in the
+    memory of its source, CudnnNotSupported for other data types.
     """
     require(handle, Handle, "handle")
     require(w_desc, FilterDescriptor, "w_desc")
     reorder_type = member(ReorderType, reorder_type, "reorder_type")
     if (bias is None) != (reordered_bias is None):
         raise TypeError("bias and reordered_bias must both be given, or both be None")
+    if w_desc.shape[0] % 32:  # cuDNN loses some of them
+        raise ValueError(f"w_desc must have output channels in multiples of 32, got {w_desc!r}")
     bias_desc = _bias_desc(w_desc, handle.library)
     with _core.ColdCall(handle.library, handle) as call:
         weights = (
@@ -85,6 +92,8 @@ def reorder_filter_and_bias(
                 call.operand(bias, "bias", False, bias_desc),
                 call.operand(reordered_bias, "reordered_bias", True, bias_desc),
             )
+        if weights[0] == weights[1] or (bias is not None and biases[0] == biases[1]):
+            raise ValueError("what is reordered must not be written over its source")
         call(
             "cudnnReorderFilterAndBias",
             handle, w_desc, reorder_type, *weights, int(bias is not None), *biases,

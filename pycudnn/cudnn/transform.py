@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -10,7 +11,6 @@ from typing import Any, NamedTuple
 from pycudnn import _core
 from pycudnn._core import get_convolution_forward_output_dim
 from pycudnn.abi.cudnn_enums import (
-    CUDNN_DIM_MAX,
     ConvolutionMode,
     DataType,
     FoldingDirection,
@@ -31,15 +31,19 @@ from pycudnn.cudnn.tensor import FilterDescriptor, TensorDescriptor, read_filter
 from pycudnn.errors import NotSupported
 from pycudnn.libraries import Library, find_library
 
+_MAX_NDIM = 5  # a descriptor may have 8, but no tensor of more than 5 is transformed
+
 
 class TensorTransformDescriptor(_core.Owned):
     """How one tensor is made of another (cudnnSetTensorTransformDescriptor).
 
     ``pad_before`` and ``pad_after`` are elements to add in each dimension, one int for all or one
-    per dimension; negative ones crop. ``fold`` are block sizes, one per spatial dimension:
-    ``direction`` FOLD pads, then moves the elements of each block into channels, UNFOLD moves
-    them back, then pads. ``format`` is the order in memory that ``init_transform_dest`` gives the
-    result, NCHW or NHWC. Of a CUDA library this descriptor needs a driver.
+    per dimension; negative ones crop. ``fold`` are block sizes, one per spatial dimension.
+    ``direction`` FOLD pads space, then makes the elements of each block channels: channel c at
+    place p of the blocks becomes channel p * C + c, and each channel to pad is as many zero
+    channels as a block has places, all in a row. UNFOLD is the inverse. ``format`` is the order
+    in memory that ``init_transform_dest`` gives the result, NCHW or NHWC. ``ndim`` is 3 to 5. Of
+    a CUDA library this descriptor needs a driver.
 
     ValueError for another count than dimensions, a block size below 1, or an unknown enum;
     NotSupported for NCHW_VECT_C.
@@ -60,7 +64,7 @@ class TensorTransformDescriptor(_core.Owned):
         ndim: int = 4,
         library: Library | str | None = None,
     ) -> None:
-        self.ndim = count = integer(ndim, "ndim", 3, CUDNN_DIM_MAX)
+        self.ndim = count = integer(ndim, "ndim", 3, _MAX_NDIM)
         layout = _plain_format(format, "format")
         before = integers(pad_before, "pad_before", -INT_MAX, count)
         after = integers(pad_after, "pad_after", -INT_MAX, count)
@@ -158,13 +162,14 @@ def init_transform_dest(
 ) -> TensorDescriptor:
     """The descriptor of what a transform makes of a tensor (cudnnInitTransformDest).
 
-    It is packed, in the transform's format, and of the data type of ``src_desc``. Space or channels
-    that do not fill their blocks are rounded up. ValueError for another number of dimensions than
-    the transform has, and for a result without elements or of more than 2**31 - 1 in a dimension.
+    It is packed, in the transform's format (with 3 dimensions in NCHW, always), and of the data
+    type of ``src_desc``. Space or channels that do not fill their blocks are rounded up. ValueError
+    for another number of dimensions than the transform has, and for a result without elements or of
+    more than 2**31 - 1 in a dimension.
     """
     require(transform, TensorTransformDescriptor, "transform")
     require(src_desc, TensorDescriptor, "src_desc")
-    _result_shape(transform, src_desc, "src_desc")
+    _result(transform, src_desc, "src_desc")
     size = ctypes.c_size_t()
     library = src_desc.library
     with TensorDescriptor(src_desc.shape, library=library) as blank:
@@ -174,29 +179,37 @@ def init_transform_dest(
     return TensorDescriptor(shape, dtype, strides=strides, library=library)
 
 
-def _result_shape(
+class _Result(NamedTuple):
+    shape: tuple[int, ...]
+    is_filled: bool  # with zeros, in some places
+
+
+def _result(
     transform: TensorTransformDescriptor, src_desc: _core.TensorLike, name: str
-) -> tuple[int, ...]:
+) -> _Result:
     """Where it does not fit an int, cuDNN's own answer is negative."""
-    if len(src_desc.shape) != transform.ndim:
+    shape = src_desc.shape
+    if len(shape) != transform.ndim:
         raise ValueError(
-            f"{name} must have the transform's {transform.ndim} dimensions, got {src_desc.shape}"
+            f"{name} must have the transform's {transform.ndim} dimensions, got {shape}"
         )
     _, before, after, blocks, direction = transform._read()
     margins = [sum(pair) for pair in zip(before, after, strict=True)]
     count = math.prod(blocks)
-    shape = src_desc.shape
     if direction == FoldingDirection.FOLD:
-        n, c, *space = _added(shape, margins)
+        moved = _added(shape, margins)
+        n, c, *space = moved
         sizes = zip(space, blocks, strict=True)
-        shape = (n, c * count, *(-(-size // block) for size, block in sizes))
+        result = (n, c * count, *(-(-size // block) for size, block in sizes))
+        has_rest = math.prod(result) != math.prod(moved)
     else:
         n, c, *space = shape
-        opened = (n, -(-c // count), *map(math.prod, zip(space, blocks, strict=True)))
-        shape = _added(opened, margins)
-    if not 0 < min(shape) <= max(shape) <= INT_MAX:
-        raise ValueError(f"{transform!r} makes {shape} of {name}, each must be in [1, {INT_MAX}]")
-    return shape
+        moved = (n, -(-c // count), *map(math.prod, zip(space, blocks, strict=True)))
+        result = _added(moved, margins)
+        has_rest = math.prod(moved) != math.prod(shape)
+    if not 0 < min(result) <= max(result) <= INT_MAX:
+        raise ValueError(f"{transform!r} makes {result} of {name}, each must be in [1, {INT_MAX}]")
+    return _Result(result, has_rest or max(before + after) > 0)
 
 
 def _added(shape: Sequence[int], margins: Sequence[int]) -> tuple[int, ...]:
@@ -219,8 +232,12 @@ def transform_tensor_ex(
 ) -> None:
     """``dest = alpha * transform(src) + beta * dest`` (cudnnTransformTensorEx).
 
-    ``dest_desc`` has the shape and data type of ``init_transform_dest``, and any strides. What is
-    padded is 0. ValueError for another shape, and for dest in the memory of src.
+    ``dest_desc`` has the shape of ``init_transform_dest``, and any strides. What is padded is 0,
+    and ``beta`` must be 0 then.
+
+    ValueError for another shape, for dest in the memory of src, and for what cuDNN gets wrong:
+    padding a dest with gaps, which it clears, and folding where a row does not lie inside a
+    column. CudnnNotSupported for data types that do not go together.
     """
     require(src_desc, TensorDescriptor, "src_desc")
     require(dest_desc, TensorDescriptor, "dest_desc")
@@ -264,9 +281,16 @@ def _transform(
 ) -> None:
     require(handle, Handle, "handle")
     require(transform, TensorTransformDescriptor, "transform")
-    shape = _result_shape(transform, src_desc, "src_desc")
-    if dest_desc.shape != shape:
-        raise ValueError(f"dest_desc must have shape {shape}, got {dest_desc.shape}")
+    expected = _result(transform, src_desc, "src_desc")
+    if dest_desc.shape != expected.shape:
+        raise ValueError(f"dest_desc must have shape {expected.shape}, got {dest_desc.shape}")
+    if expected.is_filled and _has_gaps(dest_desc):
+        raise ValueError(f"dest_desc must not have gaps: cuDNN clears them, got {dest_desc!r}")
+    if max(transform.fold) > 1:
+        _check_rows(src_desc, "src_desc")
+        _check_rows(dest_desc, "dest_desc")
+    if dest_desc.dtype_code == DataType.DOUBLE != src_desc.dtype_code:
+        raise NotSupported(f"cuDNN cannot convert {src_desc!r} to float64")
     scales = scaling(alpha, beta, src_desc.dtype_code)
     with _core.ColdCall(handle.library, handle) as call:
         src_at = call.operand(src, "src", False, src_desc)
@@ -277,6 +301,17 @@ def _transform(
             function,
             handle, transform, scales[0], src_desc, src_at, scales[1], dest_desc, dest_at,
         )  # fmt: skip
+
+
+def _has_gaps(desc: _core.TensorLike) -> bool:
+    sizes = zip(desc.shape, desc.strides, strict=True)
+    return 1 + sum((size - 1) * stride for size, stride in sizes) > math.prod(desc.shape)
+
+
+def _check_rows(desc: _core.TensorLike, name: str) -> None:
+    """cuDNN numbers the places of a block in the order of the strides."""
+    if any(outer < inner for outer, inner in itertools.pairwise(desc.strides[2:])):
+        raise ValueError(f"{name} must lie row by row to be folded, got {desc!r}")
 
 
 # ---- strided gradients ---------------------------------------------------------------------------
@@ -308,8 +343,7 @@ def get_folded_conv_backward_data_descriptors(
     The weights go through ``filter_fold``, the gradient of the output through ``diff_pad``; the
     data gradient of ``conv`` on them, through ``grad_unfold``, is the gradient of the input.
     ``format`` is that of the folded operands. ValueError for descriptors that do not fit each
-    other, NotSupported for what cuDNN folds wrongly: dilation, mode CONVOLUTION, and groups where
-    channels are padded.
+    other, NotSupported for what cuDNN folds wrongly: dilation, groups, mode CONVOLUTION.
     """
     require(handle, Handle, "handle")
     _check_convolution(w_desc, dy_desc, conv, dx_desc)
@@ -331,11 +365,6 @@ def get_folded_conv_backward_data_descriptors(
             filter_type, filter_format, filter_shape = read_filter(call, blank_filter)
             tensors = [read_tensor(call, blank) for blank in (blank_diff, blank_grad)]
         folded = blank_conv.replace()
-    if folded.groups > 1 and any(transforms[0].pad_after[:2]):
-        raise NotSupported(
-            f"cuDNN pads the channels of one group only: {w_desc!r} needs filters in multiples of "
-            f"8, and channels that become such when folded by {conv.stride}"
-        )
     diff, grad = (
         TensorDescriptor(shape, dtype, strides=strides, library=library)
         for dtype, shape, strides in tensors
@@ -362,8 +391,11 @@ def _check_convolution(
     require(dx_desc, TensorDescriptor, "dx_desc")
     if conv.ndim != 2:
         raise NotSupported(f"cuDNN folds 2-d convolutions only, got {conv!r}")
-    if conv.mode != ConvolutionMode.CROSS_CORRELATION or max(conv.dilation) > 1:
-        raise NotSupported(f"conv must be a CROSS_CORRELATION without dilation, got {conv!r}")
+    is_plain = conv.mode == ConvolutionMode.CROSS_CORRELATION and max(conv.dilation) == 1
+    if not is_plain or conv.groups > 1:
+        raise NotSupported(
+            f"conv must be a CROSS_CORRELATION without dilation and groups, got {conv!r}"
+        )
     shape = get_convolution_forward_output_dim(conv, dx_desc, w_desc)
     if dy_desc.shape != shape:
         raise ValueError(f"dy_desc must have shape {shape}, got {dy_desc.shape}")

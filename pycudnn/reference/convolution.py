@@ -184,11 +184,9 @@ def _columns(
 
 
 def patches(geometry: Geometry, images: Array) -> Array:
-    """What each window sees, (n, *output, C, *window), of images with one group; a view."""
+    """What each window sees, (C, *window, n, *output), of images with one group; a view."""
     windows = _windows(geometry, _padded_tile(geometry, images, images.dtype))[0]
-    rank = len(geometry.window)
-    within, between = range(1, rank + 1), range(rank + 1, 2 * rank + 1)
-    return windows.transpose(-1, *between, 0, *within)
+    return np.moveaxis(windows, -1, 1 + len(geometry.window))
 
 
 def window_table(geometry: Geometry, table: Array) -> None:

@@ -28,8 +28,9 @@ def _settings(case: Case, shape: tuple[int, ...]) -> dict[str, Any]:
     if unfold:
         space = (size * block for size, block in zip(shape[2:], fold, strict=True))
         base = (shape[0], -(-shape[1] // math.prod(fold)), *space)
-    before = tuple(case.integer(-((size - 1) // 2), 2) for size in base)
-    after = tuple(case.integer(-((size - 1) // 2), 2) for size in base)
+    most = case.choose(0, 2)
+    before = tuple(case.integer(-((size - 1) // 2), most) for size in base)
+    after = tuple(case.integer(-((size - 1) // 2), most) for size in base)
     return {
         "format": case.choose(NCHW, NHWC), "pad_before": before, "pad_after": after, "fold": fold,
         "direction": cudnn.FoldingDirection(int(unfold)), "ndim": rank, "library": case.library,
@@ -49,43 +50,61 @@ def _moved(x: np.ndarray, margins: list[tuple[int, int]]) -> np.ndarray:
 
 
 def _transformed(x: np.ndarray, settings: dict[str, Any]) -> np.ndarray:
-    """Channel c * blocks + b of the result holds the elements at place b of all blocks."""
+    """Channel p * C + c of the folded holds channel c at place p of all blocks."""
     fold, unfold = settings["fold"], settings["direction"] == UNFOLD
-    count = math.prod(fold)
+    count, nothing = math.prod(fold), [(0, 0)] * len(fold)
     margins = list(zip(settings["pad_before"], settings["pad_after"], strict=True))
-    if not unfold:
+    rows = [(0, 0), (margins[1][0] * count, margins[1][1] * count), *nothing]
+    margins[1] = (0, 0)
+    if unfold:
+        x = _moved(_moved(x, [(0, 0), (0, -x.shape[1] % count), *nothing]), rows)
+        space = [size * block for size, block in zip(x.shape[2:], fold, strict=True)]
+        out = np.zeros((x.shape[0], x.shape[1] // count, *space))
+    else:
         x = _moved(x, margins)
         x = _moved(x, [(0, 0)] * 2 + [(0, -n % f) for n, f in zip(x.shape[2:], fold, strict=True)])
         space = [size // block for size, block in zip(x.shape[2:], fold, strict=True)]
         out = np.zeros((x.shape[0], x.shape[1] * count, *space))
-    else:
-        x = _moved(x, [(0, 0), (0, -x.shape[1] % count), *[(0, 0)] * len(fold)])
-        space = [size * block for size, block in zip(x.shape[2:], fold, strict=True)]
-        out = np.zeros((x.shape[0], x.shape[1] // count, *space))
+    channels = (out if unfold else x).shape[1]
     for number, place in enumerate(itertools.product(*map(range, fold))):
         steps = tuple(slice(at, None, block) for at, block in zip(place, fold, strict=True))
-        at = (slice(None), slice(None), *steps)
+        at, of_place = (slice(None), slice(None), *steps), number * channels
         if unfold:
-            out[at] = x[:, number::count]
+            out[at] = x[:, of_place : of_place + channels]
         else:
-            out[:, number::count] = x[at]
-    return _moved(out, margins) if unfold else out
+            out[:, of_place : of_place + channels] = x[at]
+    return _moved(out, margins if unfold else rows)
+
+
+def _is_filled(settings: dict[str, Any], shape: tuple[int, ...]) -> bool:
+    """Are zeros added? Then beta must be 0, and gaps would be cleared."""
+    before, after, fold = (settings[key] for key in ("pad_before", "pad_after", "fold"))
+    if settings["direction"] == UNFOLD:
+        has_rest = shape[1] % math.prod(fold)
+    else:
+        sizes = zip(shape[2:], before[2:], after[2:], fold, strict=True)
+        has_rest = any(sum(size) % block for *size, block in sizes)
+    return bool(has_rest) or max(before + after) > 0
 
 
 @problem("cudnnTransformTensorEx", "cudnnInitTransformDest")
 def transform_tensor_ex(case: Case) -> None:
     dtype, rank = case.choose(*FLOATING), case.choose(3, 4, 4, 5)
-    x = case.tensor(case.shape(rank, 1, 7), dtype)
+    layout = case.choose("packed", "channels last", *["gaps"] * (rank == 4))  # others do not fold
+    x = case.tensor(case.shape(rank, 1, 7), dtype, layout=layout)
     settings = _settings(case, x.desc.shape)
     transform = cudnn.TensorTransformDescriptor(**settings)
     expected = _transformed(x.values, settings)
     told = cudnn.init_transform_dest(transform, x.desc)
     assert (told.shape, told.dtype) == (expected.shape, numpy_dtype(dtype))
-    alpha, beta = case.choose(*SCALES)
-    if case.choose(True, False):
+    is_filled = _is_filled(settings, x.desc.shape)
+    alpha, beta = case.choose(*SCALES[: 2 if is_filled else 4])
+    if is_filled or case.choose(True, False):
         y = case.operand(told, dtype, blank=beta == 0)
     else:
-        y = case.tensor(told.shape, dtype, blank=beta == 0)
+        layout = "packed" if settings["format"] == NCHW else "channels last"
+        layout = case.choose(layout, "gaps")
+        y = case.tensor(told.shape, dtype, layout=layout, blank=beta == 0)
     cudnn.transform_tensor_ex(
         case.handle, transform, x.desc, x.data, y.desc, y.data, alpha=alpha, beta=beta
     )
@@ -99,7 +118,8 @@ def transform_filter(case: Case) -> None:
     settings = _settings(case, x.desc.shape)
     transform = cudnn.TensorTransformDescriptor(**settings)
     expected = _transformed(x.values, settings)
-    alpha, beta = case.choose(*SCALES)
+    is_filled = _is_filled(settings, x.desc.shape)
+    alpha, beta = case.choose(*SCALES[: 2 if is_filled else 4])
     y = case.filter(expected.shape, dtype, format=settings["format"], blank=beta == 0)
     cudnn.transform_filter(
         case.handle, transform, x.desc, x.data, y.desc, y.data, alpha=alpha, beta=beta
@@ -130,7 +150,8 @@ def folded_gradient(case: Case) -> None:
         compute_type="float64" if dtype == "float64" else "float32",
     )  # fmt: skip
     channels = case.integer(1, 5)
-    dx = case.tensor((case.integer(1, 2), channels, *case.shape(2, 5, 9)), dtype, blank=True)
+    shape = (case.integer(1, 2), channels, *case.shape(2, 5, 9))
+    dx = case.tensor(shape, dtype, layout=case.choose("packed", "channels last"), blank=True)
     w = case.filter((case.integer(1, 9), channels, *case.shape(2, 1, 4)), dtype)
     dy = case.tensor(cudnn.get_convolution_forward_output_dim(conv, dx.desc, w.desc), dtype)
     plan = cudnn.get_folded_conv_backward_data_descriptors(
@@ -162,10 +183,10 @@ def folded_gradient(case: Case) -> None:
 
 
 def _columns(case: Case, x: Operand, window: tuple[int, ...], conv: Any, output: Any) -> np.ndarray:
-    """Row (n, p, q), column (c, r, s)."""
+    """Row (c, r, s), column (n, p, q)."""
     around = np.pad(x.values, [(0, 0), (0, 0), *((pad, pad) for pad in conv.padding)])
     n, c = x.desc.shape[:2]
-    rows = np.zeros((n, *output, c, *window))
+    rows = np.zeros((c, *window, n, *output))
     for place in np.ndindex(*window):
         at = tuple(
             slice(tap * dilation, tap * dilation + (size - 1) * stride + 1, stride)
@@ -173,15 +194,16 @@ def _columns(case: Case, x: Operand, window: tuple[int, ...], conv: Any, output:
                 place, conv.dilation, output, conv.stride, strict=True
             )
         )
-        rows[(..., *place)] = np.moveaxis(around[(slice(None), slice(None), *at)], 1, -1)
-    return rows.reshape(n * math.prod(output), -1)
+        rows[(slice(None), *place)] = np.moveaxis(around[(slice(None), slice(None), *at)], 1, 0)
+    return rows.reshape(-1, n * math.prod(output))
 
 
 @problem("cudnnIm2Col")
 def im2col(case: Case) -> None:
-    dtype = case.choose("float32", "float64", "float16")
+    dtype = case.choose(*FLOATING)
     conv = cudnn.ConvolutionDescriptor(
         case.shape(2, 0, 2), case.shape(2, 1, 3), case.shape(2, 1, 2), library=case.library,
+        mode=case.choose(*cudnn.ConvolutionMode),
         compute_type="float64" if dtype == "float64" else "float32",
     )  # fmt: skip
     x = case.tensor((*case.shape(2, 1, 4), *case.shape(2, 5, 9)), dtype)
@@ -189,6 +211,9 @@ def im2col(case: Case) -> None:
     w_desc = cudnn.FilterDescriptor(w_shape, numpy_dtype(dtype), library=case.library)
     output = cudnn.get_convolution_forward_output_dim(conv, x.desc, w_desc)[2:]
     expected = _columns(case, x, w_shape[2:], conv, output)
+    if conv.mode == cudnn.ConvolutionMode.CONVOLUTION:
+        sizes = x.desc.shape[1], *w_shape[2:], -1
+        expected = np.flip(expected.reshape(sizes), (1, 2)).reshape(expected.shape)
     matrix = case.tensor(expected.shape, dtype, layout="packed", blank=True)
     cudnn.im2col(case.handle, x.desc, x.data, w_desc, conv, matrix.data)
     case.check(matrix, expected, dtype)

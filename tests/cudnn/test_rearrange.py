@@ -8,7 +8,8 @@ from side import Side
 
 from pycudnn import cudnn, errors
 
-NCHW, NHWC, VECT = cudnn.TensorFormat
+VECT = cudnn.TensorFormat.NCHW_VECT_C
+TURNED, CORRELATION = cudnn.ConvolutionMode
 
 
 @pytest.fixture
@@ -17,32 +18,35 @@ def side(context) -> Side:
 
 
 def patches(x, window, output, padding, stride, dilation):
-    """A row per output pixel (n, p, q), a column per weight (c, r, s)."""
+    """A row per weight (c, r, s), a column per output pixel (n, p, q)."""
     n, c, *_ = x.shape
     around = np.pad(x, [(0, 0), (0, 0), *((pad, pad) for pad in padding)])
-    rows = np.zeros((n, *output, c, *window))
+    columns = np.zeros((c, *window, n, *output))
     for p, q in np.ndindex(*output):
         for r, s in np.ndindex(*window):
             at = p * stride[0] + r * dilation[0], q * stride[1] + s * dilation[1]
-            rows[:, p, q, :, r, s] = around[(..., *at)]
-    return rows.reshape(n * output[0] * output[1], -1)
+            columns[:, r, s, :, p, q] = around[(..., *at)].T
+    return columns.reshape(-1, n * output[0] * output[1])
 
 
-def run(side, x, w_shape, padding=(0, 0), stride=(1, 1), dilation=(1, 1)):
+def run(side, x, w_shape, padding=(0, 0), stride=(1, 1), dilation=(1, 1), mode=CORRELATION):
     """The matrix, and what it should be."""
     conv = cudnn.ConvolutionDescriptor(
-        padding, stride, dilation, library=side.library,
+        padding, stride, dilation, mode=mode, library=side.library,
         compute_type="float64" if x.dtype == np.float64 else "float32",
     )  # fmt: skip
     w_desc = cudnn.FilterDescriptor(w_shape, x.dtype, library=side.library)
     output = cudnn.get_convolution_forward_output_dim(conv, x.desc, w_desc)[2:]
     want = patches(x.values, w_shape[2:], output, padding, stride, dilation)
+    if mode != CORRELATION:
+        turned = want.reshape(w_shape[1], *w_shape[2:], -1)[:, ::-1, ::-1]
+        want = turned.reshape(want.shape)
     columns = side.blank(want.shape, x.dtype.name)
     cudnn.im2col(side.handle, x.desc, x.data, w_desc, conv, columns.data)
     return columns, want
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
 @pytest.mark.parametrize(
     "settings",
     [
@@ -50,7 +54,7 @@ def run(side, x, w_shape, padding=(0, 0), stride=(1, 1), dilation=(1, 1)):
         {"padding": (1, 2)},
         {"stride": (2, 3)},
         {"dilation": (2, 1)},
-        {"padding": (2, 1), "stride": (1, 2), "dilation": (2, 2)},
+        {"padding": (2, 1), "stride": (1, 2), "dilation": (2, 2), "mode": TURNED},
     ],
 )
 def test_im2col(side, rng, settings, dtype):
@@ -69,14 +73,14 @@ def test_a_convolution_is_a_product_with_the_matrix(side, rng):
     cudnn.convolution_forward(
         side.handle, x.desc, x.data, w_desc, side.put(w), conv, 0, None, y.desc, y.data
     )
-    product = columns.read() @ w.reshape(4, -1).T
-    y.check(product.reshape(2, *y.shape[2:], 4).transpose(0, 3, 1, 2))
+    product = w.reshape(4, -1) @ columns.read()
+    y.check(product.reshape(4, 2, *y.shape[2:]).swapaxes(0, 1))
 
 
 def test_im2col_refuses(side):
     x = side.blank((2, 3, 5, 6))
     conv = cudnn.ConvolutionDescriptor(library=side.library)
-    columns = side.blank((32, 18))
+    columns = side.blank((18, 32))
 
     def call(w_shape=(4, 3, 2, 3), x_desc=x.desc, conv=conv, columns=columns, dtype="float32"):
         w_desc = cudnn.FilterDescriptor(w_shape, dtype, library=side.library)
@@ -88,7 +92,13 @@ def test_im2col_refuses(side):
     with pytest.raises(ValueError, match="columns needs 2304 bytes, got 2112"):
         call(columns=side.blank((44, 12)))
     with pytest.raises(TypeError, match="columns holds float64, .* float32"):
-        call(columns=side.blank((32, 18), "float64"))
+        call(columns=side.blank((18, 32), "float64"))
+    with pytest.raises(ValueError, match="columns must not be the memory of x"):
+        call((1, 3, 1, 1), columns=x)
+    with pytest.raises(ValueError, match=r"x_desc must be \(N, C, H, W\)"):
+        call(x_desc=cudnn.TensorDescriptor((2, 3, 5, 6, 1), library=side.library))
+    with pytest.raises(errors.CudnnNotSupported):
+        call((3, 1, 2, 3), conv=conv.replace(groups=3))
     with pytest.raises(TypeError, match="handle must be a Handle"):
         cudnn.im2col(None, x.desc, x.data, None, conv, columns.data)
     with pytest.raises(TypeError, match="w_desc must be a FilterDescriptor"):
@@ -153,7 +163,9 @@ def test_reordering_refuses(side):
         call(int8x32(side, (64, 32, 1, 1)), *memory)
     with pytest.raises(TypeError, match="bias holds int8, its descriptor says float32"):
         call(int8x32(side, (32, 32, 1, 1)), *memory, *memory)
-    with pytest.raises(errors.NotSupported, match="must be INT8x32"):
+    with pytest.raises(errors.CudnnNotSupported):
         call(cudnn.FilterDescriptor((32, 32, 1, 1), "int8", library=side.library), *memory)
-    with pytest.raises(errors.NotSupported, match="multiple of 32"):
+    with pytest.raises(ValueError, match="output channels in multiples of 32"):
         call(int8x32(side, (8, 32, 1, 1)), *memory)
+    with pytest.raises(ValueError, match="must not be written over its source"):
+        call(int8x32(side, (32, 32, 1, 1)), memory[0], memory[0])

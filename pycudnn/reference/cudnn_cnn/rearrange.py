@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pycudnn.abi.cudnn_enums import DataType, ReorderType, TensorFormat
+from pycudnn.abi.cudnn_enums import ConvolutionMode, DataType, ReorderType, TensorFormat
 
 from ..convolution import Geometry, patches
 from ..cudnn_graph import Handle
@@ -23,12 +23,15 @@ Array = np.ndarray[Any, Any]
 def im2col(
     handle: Handle, x_desc: Tensor, x: int, w_desc: Filter, conv: Convolution, out: int
 ) -> None:
-    """The matrix whose row (n, p, q) holds the elements (c, r, s) that y[n, :, p, q] is made of."""
+    """The matrix whose column (n, p, q) holds the elements (c, r, s) that y[n, :, p, q] sums up.
+
+    As in cuDNN, CONVOLUTION turns the windows round.
+    """
     _, _, *output = output_shape(conv, x_desc, w_desc)
-    if x_desc.dtype != w_desc.dtype or x_desc.dtype not in FLOATING:
-        raise not_supported(
-            f"x and w must be of one floating type: {x_desc.dtype.name}, {w_desc.dtype.name}"
-        )
+    if len(x_desc.shape) != 4 or conv.groups > 1:
+        raise not_supported(f"x is {x_desc.shape} with {conv.groups} groups: must be 4-d with one")
+    if x_desc.dtype not in FLOATING:
+        raise not_supported(f"x is {x_desc.dtype.name}, must be of a floating type")
     geometry = Geometry(
         batch=x_desc.shape[0],
         groups=1,
@@ -41,9 +44,13 @@ def im2col(
         stride=conv.stride,
         dilation=conv.dilation,
     )
-    rows = patches(geometry, view(x, x_desc, "x"))
-    matrix = Tensor(x_desc.dtype, rows.shape, packed_strides(rows.shape, TensorFormat.NCHW))
-    view(out, matrix, "colBuffer")[...] = rows
+    windows = patches(geometry, view(x, x_desc, "x"))
+    if conv.mode == ConvolutionMode.CONVOLUTION:
+        windows = np.flip(windows, (1, 2))
+    matrix = Tensor(
+        x_desc.dtype, windows.shape, packed_strides(windows.shape, TensorFormat.NCHW)
+    )
+    view(out, matrix, "colBuffer")[...] = windows
 
 
 def _bytes(address: int, size: int, name: str) -> Array:
@@ -68,13 +75,15 @@ def reorder_filter_and_bias(
     Of eight filters, those of even number come first; four channels of four filters lie side by
     side. The window is outside of both.
     """
-    if w_desc.dtype != DataType.INT8x32 or len(w_desc.shape) != 4:
-        raise not_supported(f"w is {w_desc.dtype.name} {w_desc.shape}, must be INT8x32 and 4-d")
+    if len(w_desc.shape) != 4:
+        raise bad_param(f"w has shape {w_desc.shape}, must have 4 dimensions")
+    if w_desc.dtype != DataType.INT8x32:
+        raise not_supported(f"w is {w_desc.dtype.name}, must be INT8x32")
     if kind not in tuple(ReorderType):
         raise bad_param(f"reorderType is {kind}, must be 0 or 1")
     k, c, r, s = w_desc.shape
     if k % 32:
-        raise not_supported(f"w has {k} filters, must be a multiple of 32")
+        raise not_supported(f"w has {k} filters: cuDNN reorders multiples of 32 rightly")
     source = _bytes(w, k * c * r * s, "filterData").copy()
     out = _bytes(reordered_w, k * c * r * s, "reorderedFilterData")
     if kind == ReorderType.NO_REORDER:

@@ -57,6 +57,15 @@ def scale_tensor(handle: Handle, y_desc: Tensor, y: int, alpha: int) -> None:
         store(out, out.astype(factor.dtype) * factor)
 
 
+def check_conversion(source: DataType, result: DataType) -> None:
+    """Two data types of which the first can be copied into the second."""
+    types = {source, result}
+    if not types <= set(FORWARD) or types == {DataType.HALF, DataType.BFLOAT16}:
+        raise not_supported(f"no conversion from {source.name} to {result.name}")
+    if result == DataType.DOUBLE != source:
+        raise not_supported(f"cuDNN 9 converts {source.name} to DOUBLE wrongly")
+
+
 @implements("cudnnTransformTensor")
 def transform_tensor(
     handle: Handle, alpha: int, x_desc: Tensor, x: int, beta: int, y_desc: Tensor, y: int
@@ -69,11 +78,7 @@ def transform_tensor(
     """
     if x_desc.shape != y_desc.shape:
         raise bad_param(f"x and y differ in shape: {x_desc.shape} and {y_desc.shape}")
-    check_type(x_desc, "x", FORWARD)
-    check_type(y_desc, "y", FORWARD)
-    types = x_desc.dtype, y_desc.dtype
-    if set(types) == {DataType.HALF, DataType.BFLOAT16} or types[1] == DataType.DOUBLE != types[0]:
-        raise not_supported(f"no conversion from {types[0].name} to {types[1].name}")
+    check_conversion(x_desc.dtype, y_desc.dtype)
     source, out = load(x, x_desc, "x"), view(y, y_desc, "y")
     scale = read_scalar(alpha, x_desc.dtype, "alpha"), read_scalar(beta, x_desc.dtype, "beta")
     blend(out, source, *scale)

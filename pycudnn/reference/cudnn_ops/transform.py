@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +17,11 @@ from ..cudnn_graph import Handle
 from ..descriptors import Filter, Tensor, packed_strides
 from ..memory import Layout, blend, load, read_array, read_scalar, view, write, write_array
 from ..runtime import bad_param, implements, not_supported, opaque
-from .checks import FORWARD
+from .tensor import check_conversion
 from .tensor_descriptors import extent, first, item_size
 
 _LARGEST_SIZE = 2**31 - 1
+_LARGEST_RANK = 5
 
 Array = np.ndarray[Any, Any]
 
@@ -33,8 +35,8 @@ Array = np.ndarray[Any, Any]
 class TensorTransform:
     """What is added before and behind each dimension (negative: taken away), and the blocks.
 
-    Arrays may be shorter than a tensor has dimensions: what is missing is 0. A block size of 0 is
-    1.
+    Arrays may be shorter than a tensor has dimensions: what is missing is 0. A block size of 0
+    means 1.
     """
 
     format: TensorFormat = TensorFormat.NCHW
@@ -110,11 +112,9 @@ def get_tensor_transform(
 # --- the result's shape --------------------------------------------------------------------------
 
 
-def _padded(transform: TensorTransform, shape: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(
-        before + size + after
-        for size, (before, after) in zip(shape, transform.margins(len(shape)), strict=True)
-    )
+def _padded(transform: TensorTransform, shape: Iterable[int], count: int) -> tuple[int, ...]:
+    sizes = zip(shape, transform.margins(count), strict=True)
+    return tuple(before + size + after for size, (before, after) in sizes)
 
 
 def transformed_shape(transform: TensorTransform, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -122,17 +122,18 @@ def transformed_shape(transform: TensorTransform, shape: tuple[int, ...]) -> tup
 
     Space that does not fill its blocks, or channels that do not fill theirs, are rounded up.
     """
-    blocks = transform.blocks(len(shape) - 2)
+    rank = len(shape)
+    blocks = transform.blocks(rank - 2)
     count = math.prod(blocks)
     if transform.direction == FoldingDirection.FOLD:
-        n, c, *space = _padded(transform, shape)
+        n, c, *space = _padded(transform, shape, rank)
         sizes = zip(space, blocks, strict=True)
         result = (n, c * count, *(-(-size // block) for size, block in sizes))
     else:
         n, c, *space = shape
         sizes = zip(space, blocks, strict=True)
         opened = (n, -(-c // count), *(size * block for size, block in sizes))
-        result = _padded(transform, opened)
+        result = _padded(transform, opened, rank)
     if min(result) < 1:
         raise bad_param(f"nothing is left of {shape}: the result would be {result}")
     if max(result) > _LARGEST_SIZE:
@@ -140,15 +141,29 @@ def transformed_shape(transform: TensorTransform, shape: tuple[int, ...]) -> tup
     return result
 
 
+def _check(transform: TensorTransform, src: Layout) -> None:
+    rank = len(src.shape)
+    if not rank:
+        raise not_supported("the source has not been set")
+    if rank > _LARGEST_RANK:
+        raise not_supported(f"the source has {rank} dimensions, must have at most {_LARGEST_RANK}")
+    packed = (packed_strides(src.shape, form) for form in (TensorFormat.NCHW, TensorFormat.NHWC))
+    if rank != 4 and max(transform.blocks(rank - 2), default=1) > 1 and src.strides not in packed:
+        raise not_supported(f"only 4-d tensors can have gaps and be folded, not {src.shape}")
+
+
 @implements("cudnnInitTransformDest")
 def init_transform_dest(transform: TensorTransform, src: Tensor, dest: Tensor, size: int) -> None:
-    """`dest` becomes what the transform makes of `src`: of its type, packed in the format set."""
-    if not src.shape:
-        raise not_supported("srcDesc has not been set")
+    """`dest` becomes what the transform makes of `src`: of its type, packed in the format set.
+
+    With less than 4 dimensions it is NCHW, whatever was set.
+    """
+    _check(transform, src)
     if transform.format == TensorFormat.NCHW_VECT_C or src.width > 1:
         raise not_supported("vectors of channels cannot be transformed")
     shape = transformed_shape(transform, src.shape)
-    result = Tensor(src.dtype, shape, packed_strides(shape, transform.format))
+    layout = transform.format if len(shape) > 3 else TensorFormat.NCHW
+    result = Tensor(src.dtype, shape, packed_strides(shape, layout))
     if extent(result) > _LARGEST_SIZE:
         raise not_supported(f"a tensor of {shape} has over 2**31 - 1 elements")
     vars(dest).update(vars(result))
@@ -159,9 +174,8 @@ def init_transform_dest(transform: TensorTransform, src: Tensor, dest: Tensor, s
 # --- computing -----------------------------------------------------------------------------------
 
 
-def _pad(transform: TensorTransform, array: Array) -> Array:
+def _pad(array: Array, margins: list[tuple[int, int]]) -> Array:
     """With zeros around, or without what is cropped."""
-    margins = transform.margins(array.ndim)
     kept = tuple(
         slice(max(-before, 0), size - max(-after, 0))
         for size, (before, after) in zip(array.shape, margins, strict=True)
@@ -170,53 +184,66 @@ def _pad(transform: TensorTransform, array: Array) -> Array:
 
 
 def _fold(array: Array, blocks: tuple[int, ...]) -> Array:
-    """(N, C, H, W) as (N, C * h * w, H / h, W / w): a block's elements become channels."""
-    fill = [(0, -size % block) for size, block in zip(array.shape[2:], blocks, strict=True)]
-    array = np.pad(array, [(0, 0), (0, 0), *fill])
+    """(N, C, H, W) as (N, h * w * C, H / h, W / w): the places of a block become channels."""
+    rest = zip(array.shape[2:], blocks, strict=True)
+    array = np.pad(array, [(0, 0), (0, 0), *((0, -size % block) for size, block in rest)])
     n, c, *space = array.shape
     outer = [size // block for size, block in zip(space, blocks, strict=True)]
     array = array.reshape(n, c, *itertools.chain(*zip(outer, blocks, strict=True)))
     axes = range(2, array.ndim)
-    array = array.transpose(0, 1, *axes[1::2], *axes[::2])
-    return array.reshape(n, c * math.prod(blocks), *outer)
+    array = array.transpose(0, *axes[1::2], 1, *axes[::2])
+    return array.reshape(n, math.prod(blocks) * c, *outer)
 
 
 def _unfold(array: Array, blocks: tuple[int, ...]) -> Array:
-    """The inverse of `_fold`; channels that are missing for the last blocks are 0."""
-    count = math.prod(blocks)
-    array = np.pad(array, [(0, 0), (0, -array.shape[1] % count), *[(0, 0)] * len(blocks)])
+    """The inverse of `_fold`."""
     n, c, *outer = array.shape
-    array = array.reshape(n, c // count, *blocks, *outer)
-    places = range(2, 2 + len(blocks))
-    pairs = itertools.chain(*((place + len(blocks), place) for place in places))
-    array = array.transpose(0, 1, *pairs)
+    array = array.reshape(n, *blocks, c // math.prod(blocks), *outer)
+    rank = len(blocks)
+    pairs = itertools.chain(*((rank + 2 + axis, 1 + axis) for axis in range(rank)))
+    array = array.transpose(0, rank + 1, *pairs)
     space = [size * block for size, block in zip(outer, blocks, strict=True)]
     return array.reshape(n, -1, *space)
 
 
 def transformed(transform: TensorTransform, array: Array) -> Array:
-    """What the transform makes of an array (N, C, *space)."""
-    blocks = transform.blocks(array.ndim - 2)
+    """What the transform makes of an array (N, C, *space).
+
+    Channels are padded where each stands for a block, in as many for each one asked for: behind
+    the places of a block, not at each place.
+    """
+    margins, blocks = transform.margins(array.ndim), transform.blocks(array.ndim - 2)
+    count = math.prod(blocks)
+    (before, after), margins[1] = margins[1], (0, 0)
+    around = [(0, 0), (before * count, after * count), *[(0, 0)] * len(blocks)]
     if transform.direction == FoldingDirection.FOLD:
-        return _fold(_pad(transform, array), blocks)
-    return _pad(transform, _unfold(array, blocks))
+        return _pad(_fold(_pad(array, margins), blocks), around)
+    around[1] = (around[1][0], around[1][1] + -array.shape[1] % count)
+    return _pad(_unfold(_pad(array, around), blocks), margins)
+
+
+def _leaves_gaps(transform: TensorTransform, shape: tuple[int, ...]) -> bool:
+    """Does the result have elements that come from nowhere?"""
+    blocks = transform.blocks(len(shape) - 2)
+    sizes = zip(_padded(transform, shape, len(shape))[2:], blocks, strict=True)
+    is_fold = transform.direction == FoldingDirection.FOLD
+    rest = any(size % block for size, block in sizes) if is_fold else shape[1] % math.prod(blocks)
+    return bool(rest) or any(max(pair) > 0 for pair in transform.margins(len(shape)))
 
 
 def _transform(
     transform: TensorTransform, alpha: int, src: Layout, x: int, beta: int, dest: Layout, y: int
 ) -> None:
     """``y = alpha * transform(x) + beta * y``."""
-    if not src.shape or not dest.shape:
-        raise bad_param("a descriptor has not been set")
+    _check(transform, src)
     shape = transformed_shape(transform, src.shape)
     if dest.shape != shape:
         raise bad_param(f"dest is {dest.shape}, must be {shape} for src {src.shape}")
-    if src.dtype != dest.dtype:
-        raise not_supported(f"no transform from {src.dtype.name} to {dest.dtype.name}")
-    if src.dtype not in FORWARD:
-        raise not_supported(f"no transform of {src.dtype.name}")
+    check_conversion(src.dtype, dest.dtype)
     source, out = load(x, src, "src"), view(y, dest, "dest")
     scale = read_scalar(alpha, src.dtype, "alpha"), read_scalar(beta, src.dtype, "beta")
+    if scale[1] and _leaves_gaps(transform, src.shape):
+        raise not_supported(f"beta is {scale[1]}, must be 0 where the result is padded")
     blend(out, transformed(transform, source), *scale)
 
 
