@@ -42,6 +42,7 @@ from pycudnn.libraries import Library, find_library
 Descriptor = TensorDescriptor | FilterDescriptor | ConvolutionDescriptor | ActivationDescriptor
 L = TypeVar("L", bound=IntEnum)
 
+_EXPORTS = ("__array_interface__", "__cuda_array_interface__", "__dlpack__")
 _ALIGNMENT = 16  # bytes, of what a placeholder calls PTR_16B_ALIGNED
 _KINDS: dict[Const, type[Descriptor]] = {
     Const.ACTIVATION_DESC: ActivationDescriptor,
@@ -220,7 +221,8 @@ class FusedOpsVariantParamPack(_core.Owned):
 
         An array on the device for ``PTR_...``; the count of accumulated elements, an int of at
         least 1; the averaging factor in [0, 1]; the epsilon, not negative. ValueError for a label
-        that the operation does not have, and for other numbers.
+        that the operation does not have, for other numbers, and for a closed buffer; TypeError for
+        what is no array.
         """
         found = _find(Variant, label, self.labels, self.ops)
         if found in _SCALARS:
@@ -229,6 +231,8 @@ class FusedOpsVariantParamPack(_core.Owned):
             with _core.ColdCall(self.library) as call:
                 address = None if c_value is None else ctypes.addressof(c_value)
                 self._hand_over(call, found, address)
+        elif value is not None:
+            _check_array(value, found.name)
         self._values[found] = value
 
     def get(self, label: Variant | str) -> Any:
@@ -433,6 +437,16 @@ def _check_scalar(label: Variant, value: Any) -> int | float:
     if label == Variant.SCALAR_DOUBLE_BN_EPSILON:
         return finite(value, label.name, CUDNN_BN_MIN_EPSILON)
     return finite(value, label.name, 0.0, 1.0)
+
+
+def _check_array(value: Any, name: str) -> None:
+    """Something that has memory; what kind of is seen when it is used."""
+    if isinstance(value, _core.Buffer):
+        if value.closed:
+            raise ValueError(f"{name} must not be closed, got {value!r}")
+        return
+    if not any(hasattr(value, export) for export in _EXPORTS):
+        raise TypeError(f"{name} must be an array on the device, got {value!r}")
 
 
 def _check_variants(plan: FusedOpsPlan, values: Mapping[Variant, Any]) -> None:

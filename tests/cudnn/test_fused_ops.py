@@ -134,6 +134,8 @@ def test_bad_constants(library, label, value, error, text):
         ("SCALAR_DOUBLE_BN_EPSILON", float("nan"), ValueError, "must be a finite number"),
         ("SCALAR_SIZE_T_WORKSPACE_SIZE_IN_BYTES", 8, ValueError, "is that of PTR_WORKSPACE"),
         ("PTR_XDATA", None, ValueError, "label must be one that BN_FINALIZE_STATISTICS_TRAINING"),
+        ("PTR_YSUM", 4096, TypeError, "PTR_YSUM must be an array on the device, got 4096"),
+        ("PTR_YSUM", [1.0], TypeError, "PTR_YSUM must be an array"),
     ],
 )
 def test_bad_variants(library, label, value, error, text):
@@ -458,9 +460,11 @@ def test_missing_and_superfluous_variants(side, rng):
            PTR_YDATA=problem.data["XDATA"])  # fmt: skip
     long = side.put(np.zeros(2888, np.float16))
     refuse(ValueError, "PTR_XDATA must .* 16", PTR_XDATA=long.view(offset=2))
-    refuse(TypeError, "PTR_XDATA must be a pycudnn buffer", PTR_XDATA=5)
+    half.close()
+    refuse(ValueError, "PTR_XDATA must not be closed", PTR_XDATA=half)
     if plan.workspace_size:
-        refuse(ValueError, f"PTR_WORKSPACE needs {plan.workspace_size} bytes", PTR_WORKSPACE=half)
+        small = side.scratch(plan.workspace_size - 1)
+        refuse(ValueError, f"PTR_WORKSPACE needs {plan.workspace_size} bytes", PTR_WORKSPACE=small)
 
 
 def test_scalars_must_be_there(side, rng):

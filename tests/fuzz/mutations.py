@@ -31,7 +31,10 @@ class Mutation(NamedTuple):
 # Numbers of any sign and size, NaN included, are meant in these, and in alpha... and beta....
 ANY_NUMBER = frozenset("value a b c s c_ s_ d1 d2 x1 y1 padding_fill".split())
 # Arrays of pivots, statuses, means and gradients that their functions do without.
-MAY_BE_NONE = frozenset(("p", "ipiv", "dev_info", "means", "gradients", "buffer", "residuals"))
+MAY_BE_NONE = frozenset(
+    "p ipiv dev_info means gradients buffer residuals dropout_mask edge_features grad_attention "
+    "grad_weights".split()
+)
 # The calls that take a workspace of any size, or none.
 ANY_WORKSPACE = ("_algorithm_ex", ".set_workspace", "cublaslt.matmul", "cublaslt.linear")
 # Texts of any content.
@@ -184,7 +187,9 @@ def _operand(context: CudaContext, call: Call, name: str, value: Any) -> Iterato
     closed.close()
     yield Mutation("closed operand", closed, True)
     # Copies between host and device are told the size of an element, not its type.
-    is_typed = "elem_size" not in call.arguments
+    # A pack's arrays are looked at when it is executed.
+    is_packed = "VariantParamPack" in call.name
+    is_typed = "elem_size" not in call.arguments and not is_packed
     is_wider = value.nbytes > 1 and value.dtype != np.uint8 and is_typed
     yield Mutation("operand of one byte", buffer((1,), "uint8"), is_wider)
     # Problems give exactly what is needed.
@@ -204,7 +209,8 @@ def _operand(context: CudaContext, call: Call, name: str, value: Any) -> Iterato
     is_wrong = context.device.backend == "cuda" and not is_for_host
     yield Mutation("NumPy operand", host, is_wrong)
     gaps = np.zeros((7, 9, 2), np.float32)[:, ::3, 0]
-    yield Mutation("non-contiguous operand", gaps, not call.name.endswith(".like"))
+    is_any = is_packed or call.name.endswith(".like")
+    yield Mutation("non-contiguous operand", gaps, not is_any)
     host.flags.writeable = False
     yield Mutation("read-only operand", host, False)
     if value.dtype != np.uint8:
