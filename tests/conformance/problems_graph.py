@@ -34,17 +34,20 @@ class Ran(dict[str, Operand]):
     slack = 4.0  # of sums, in units of the tolerance
 
 
-def run(case: Case, graph: Graph, **given: Operand) -> Ran:
+def run(case: Case, graph: Graph, tf32: bool = False, **given: Operand) -> Ran:
     """Execute the graph's plan once; ``given`` operands are used as they are."""
     try:
-        plan = graph.plan()
+        plan = graph.plan(tf32=tf32)
     except NoAlgorithm as error:
         raise NotSupported(str(error)) from error
     ran = Ran(
         {tensor.name: given.get(tensor.name) or operand(case, tensor) for tensor in graph.operands}
     )
-    if BackendNumericalNote.WINOGRAD in plan.config.engine.numerical_notes:
+    effects = plan.config.engine.effects
+    if BackendNumericalNote.WINOGRAD in effects:
         ran.slack = 200.0  # about 1e-3 in float32
+    if tf32 and BackendNumericalNote.TENSOR_CORE in effects:
+        ran.slack = 100.0  # half a unit of 2**-10 in each factor
     data = {name: each.data for name, each in ran.items()}
     plan.execute(data, case.scratch(plan.workspace_size))
     return ran
@@ -260,7 +263,7 @@ def matmul(case: Case) -> None:
         strides = (rows * columns, 1, rows) if transposed else (rows * columns, columns, 1)
         graph.tensor((count, rows, columns), dtype, strides=strides, name=name)
     graph.matmul(*graph.tensors, name="c")
-    ran = run(case, graph)
+    ran = run(case, graph, tf32=dtype == "float32" and case.choose(False, True))
     case.check(ran["c"], ran["a"].values @ ran["b"].values, dtype, ran.slack)
 
 

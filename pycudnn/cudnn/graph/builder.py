@@ -209,7 +209,8 @@ class Graph(ConvolutionOperations, PointwiseOperations, NormOperations, Resample
         """The plan of the first configuration that works, of those that ``mode``, then FALLBACK
         proposes.
 
-        Without ``tf32``, engines that use tensor cores on float32 are left out; ``deterministic``
+        Without ``tf32``, engines that use tensor cores on float32 are left out, which cuDNN 9.19
+        does in all those for products of matrices; ``deterministic``
         leaves out those that are not; ``workspace_limit`` bounds the workspace in bytes. Where one
         is None, ``pycudnn.config`` decides. NoAlgorithm, with the reasons, if none is left.
         """

@@ -46,9 +46,8 @@ class Choice:
 
     def try_plan(self, proposed: EngineConfig) -> tuple[ExecutionPlan | None, str]:
         """The plan, or None and why there is none."""
-        for note in proposed.engine.numerical_notes:
-            if note in self.refused:
-                return None, f"some {self.refused[Note(note)]}"
+        for note in self.refused.keys() & proposed.engine.effects:
+            return None, f"some {self.refused[Note(note)]}"
         if proposed.flaw is not None:
             return None, f"some get {proposed.flaw} wrong"
         try:

@@ -195,6 +195,11 @@ class ConvolutionOperations(Operations):
         named = {prefix + name: value for name, value in attributes.items()}
         self._add(kind, named, list(inputs.values()), list(outputs.values()))
 
+    @property
+    def has_matrix_products(self) -> bool:
+        """Has ``matmul`` been called?"""
+        return any(each.kind is K.OPERATION_MATMUL_DESCRIPTOR for each in self._operations)
+
     def matmul(
         self,
         a: Tensor,

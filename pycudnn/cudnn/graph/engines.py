@@ -70,6 +70,19 @@ class Engine:
         return tuple(self.descriptor.get("ENGINE_NUMERICAL_NOTE"))
 
     @property
+    def effects(self) -> frozenset[BackendNumericalNote | int]:
+        """Its numerical notes, and TENSOR_CORE where cuDNN keeps quiet about it.
+
+        Engine 0 of matrix products has no note and computes float32 in TF32, as the others do that
+        have one (cuDNN 9.19 on an H200, each value of its knobs).
+        """
+        notes = frozenset(self.numerical_notes)
+        is_real = self.graph.handle.library.backend == "cuda"
+        if is_real and self.graph.has_matrix_products:
+            return notes | {BackendNumericalNote.TENSOR_CORE}
+        return notes
+
+    @property
     def behavior_notes(self) -> tuple[BackendBehaviorNote | int, ...]:
         """How it behaves: RUNTIME_COMPILATION, SUPPORTS_CUDA_GRAPH_NATIVE_API, ..."""
         return tuple(self.descriptor.get("ENGINE_BEHAVIOR_NOTE"))

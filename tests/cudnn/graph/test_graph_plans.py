@@ -276,7 +276,8 @@ def test_e6_products(bench, dtype):
     b = graph.tensor((1, 24, 32), dtype, strides=(768, 1, 24))  # a transposed matrix
     c = graph.matmul(a, b)
     numbers = {a: bench.values(a), b: bench.values(b)}
-    check(run(bench, graph, numbers)[c], numbers[a] @ numbers[b], dtype, slack=4)
+    got = bench.run(graph, numbers, graph.plan(tf32=True))[c]
+    check(got, numbers[a] @ numbers[b], dtype, slack=4 if dtype == "float16" else 50)
 
 
 POOLINGS = {
@@ -568,6 +569,21 @@ def test_c9_plans_of_float32_do_without_tf32(bench):
     with config.override(tf32=True):
         error = np.abs(bench.run(graph, numbers)[y] - (1 + 2.0**-11)).max()
     assert error <= 2.0**-10
+
+
+def test_c9_products_of_float32_matrices(bench):
+    """Each engine of cuDNN 9.19 for them uses TF32, also the one that has no note of it."""
+    graph = bench.graph()
+    a, b = graph.tensor((1, 64, 64)), graph.tensor((1, 64, 64))
+    c = graph.matmul(a, b)
+    numbers = {a: np.full(a.shape, 1 + 2.0**-11), b: np.eye(64)[None]}
+    if bench.context.device.backend == "cuda":
+        with pytest.raises(errors.NoAlgorithm, match=r"on float32 \(tf32 is False\)"):
+            graph.plan()
+    else:
+        assert (bench.run(graph, numbers)[c] == 1 + 2.0**-11).all()
+    got = bench.run(graph, numbers, graph.plan(tf32=True))[c]
+    assert np.abs(got - (1 + 2.0**-11)).max() <= 2.0**-10
 
 
 def test_c3_workspace_limits_and_determinism(bench):
