@@ -32,7 +32,7 @@ import harness  # noqa: E402
 import recording  # noqa: E402
 import results  # noqa: E402
 
-PATIENCE = 90  # seconds that a child may be at one call
+PATIENCE = 60  # seconds that a child may be at one call
 MOST_CRASHES = 40  # of a group, after which no function is done again
 COUNTS = ("mutations", "refused", "accepted", "faults", "crashes")
 

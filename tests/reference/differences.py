@@ -162,9 +162,9 @@ def _introduction(count: int) -> Iterator[str]:
         f"Made by `python tests/reference/differences.py` from some {count // 1000},000 calls of "
         f"functions that need no GPU, each made in the reference library and in cuDNN {CUDNN} and "
         f"cuBLAS {CUBLAS}: right calls, and the same with one argument changed. Status and result "
-        "are the same but for what is listed here; a test fails where they differ and the page does "
-        "not say so, and where it says so and they do not. What computes is compared in numbers, "
-        "by the conformance problems.",
+        "are the same but for what is listed here; a test fails where they differ and the page "
+        "does not say so, and where it says so and they do not. What computes is compared in "
+        "numbers, by the conformance problems.",
         108,
     )
     yield ""
