@@ -69,11 +69,17 @@ def strides_of(
     return tuple(strides)
 
 
+def _dtype(data_type: int) -> np.dtype[Any]:
+    dtype = dtypes.to_numpy(data_type)
+    assert isinstance(dtype, np.dtype)  # as all SEQUENCE_TYPES
+    return dtype
+
+
 def encode_fill(value: Any, data_type: DataType) -> Any:
     """The number to fill padding with as C memory of the data type; None is NULL."""
     if value is None:
         return None
-    dtype = np.dtype(dtypes.to_numpy(data_type))
+    dtype = _dtype(data_type)
     with np.errstate(over="ignore"):
         stored = np.float64(real(value, "padding_fill")).astype(dtype)
     if np.isfinite(float(value)) and not np.isfinite(stored.astype(np.float64)):
@@ -83,7 +89,7 @@ def encode_fill(value: Any, data_type: DataType) -> Any:
 
 def decode_fill(memory: Any, data_type: int) -> float:
     """The number in C memory of the data type."""
-    return float(np.frombuffer(memory, dtypes.to_numpy(data_type), 1)[0])
+    return float(np.frombuffer(memory, _dtype(data_type), 1)[0])
 
 
 def device_lengths(desc: Any, handle: Handle) -> memory.Buffer:

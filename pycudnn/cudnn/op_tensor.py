@@ -104,6 +104,7 @@ def op_tensor(
         b_desc, b = a_desc, a
     for desc, name in ((a_desc, "a_desc"), (b_desc, "b_desc"), (c_desc, "c_desc")):
         require(desc, TensorDescriptor, name)
+    assert b_desc is not None
     _check_shapes(a_desc, b_desc, c_desc)
     _check_types(a_desc, c_desc)
     scales = [

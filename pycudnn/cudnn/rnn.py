@@ -158,7 +158,8 @@ class RNNDescriptor(_core.Owned):
         kinds = (RNNAlgo, RNNMode, RNNBiasMode, DirectionMode, RNNInputMode, DataType, DataType,
                  MathType, int, int, int, int)  # fmt: skip
         values = [kind(number.value) for kind, number in zip(kinds, numbers, strict=True)]
-        return RNNSettings(*values, bool(flags.value & CUDNN_RNN_PADDED_IO_ENABLED))
+        padded_io = bool(flags.value & CUDNN_RNN_PADDED_IO_ENABLED)
+        return RNNSettings._make([*values, padded_io])
 
     def _read_clip(self) -> tuple[RNNClipMode, NanPropagation, tuple[float, float]]:
         mode, nan = ctypes.c_int(), ctypes.c_int()

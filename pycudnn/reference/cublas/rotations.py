@@ -116,8 +116,8 @@ def modified_rotation(dtype: DType, places: tuple[int, int, int], y1: int, param
     """The same for numbers of any type at the addresses of d1, d2, x1, of y1 and of `param`."""
     cells = [cell(at, dtype, name) for at, name in zip(places, ("d1", "d2", "x1"), strict=True)]
     out = array(param, dtype, (5,), (1,), "param")
-    old = [float(computable(place)[0]) for place in cells]
-    values, h = _modified_rotation(*old, float(scalar(y1, dtype, "y1")))
+    d1, d2, x1 = (float(computable(place)[0]) for place in cells)
+    values, h = _modified_rotation(d1, d2, x1, float(scalar(y1, dtype, "y1")))
     for place, value in zip(cells, values, strict=True):
         place[0] = value
     for i, entry in enumerate(h):

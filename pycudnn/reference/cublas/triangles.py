@@ -45,8 +45,8 @@ def band(
     stored = array(address, dtype, (below + above + 1, columns if rows else 0), (1, lda), "A")
     i, j = np.indices(out.shape, sparse=True)
     inside = (i - j <= below) & (j - i <= above)
-    i, j = np.nonzero(inside)
-    out[i, j] = stored[above + i - j, j]
+    row, column = np.nonzero(inside)
+    out[row, column] = stored[above + row - column, column]
     return out
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,7 @@ _REAL = {(H, S), (B, S), (S, S), (D, D)}
 _ALL = _REAL | {(C, C), (Z, Z)}
 
 
-def _types(allowed: set[tuple[int, ...]], *types: int) -> tuple[DType, ...]:
+def _types(allowed: Collection[tuple[int, ...]], *types: int) -> tuple[DType, ...]:
     """The types as NumPy's, if they are one of the combinations allowed."""
     if types not in allowed:
         raise not_supported(f"types {types}: must be one of {sorted(allowed)}")

@@ -18,7 +18,7 @@ from .checks import FLOATING, check_4d_or_5d, checked_member
 
 # Compute type -> type of A and B -> types of C. cuDNN 9.19 takes four more into DOUBLE, and writes
 # wrong numbers; where both factors are 0, it takes any type.
-_TYPES = {
+_TYPES: dict[DataType, dict[DataType, tuple[DataType, ...]]] = {
     DataType.FLOAT: {
         DataType.FLOAT: (DataType.FLOAT, DataType.HALF, DataType.BFLOAT16, DataType.INT8),
         DataType.HALF: (DataType.FLOAT, DataType.HALF),

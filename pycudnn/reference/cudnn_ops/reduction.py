@@ -25,7 +25,7 @@ from .checks import checked_member
 
 _COMPUTE_TYPES = (DataType.FLOAT, DataType.DOUBLE, DataType.HALF)
 # Compute type -> type of A -> types of C; there is no bfloat16 here.
-_TYPES = {
+_TYPES: dict[DataType, dict[DataType, tuple[DataType, ...]]] = {
     DataType.FLOAT: {
         DataType.FLOAT: (DataType.FLOAT, DataType.HALF, DataType.INT8),
         DataType.HALF: (DataType.FLOAT, DataType.HALF),
