@@ -7,7 +7,10 @@ and the GIL released; *unpin*. Function addresses come from the Library of the h
 code drives the real libraries and the reference library.
 """
 
+import atexit
 import ctypes
+import os
+import time
 import warnings
 
 from cpython.number cimport PyNumber_Index
@@ -16,6 +19,7 @@ from cpython.pythread cimport (
     PyThread_acquire_lock,
     PyThread_allocate_lock,
     PyThread_free_lock,
+    PyThread_get_thread_ident,
     PyThread_release_lock,
     PyThread_type_lock,
 )
@@ -41,9 +45,68 @@ cdef extern from *:
     #define pycudnn_finalizing() _Py_IsFinalizing()
     #endif
     typedef int (*pycudnn_destroy)(void *);
+    #ifdef _MSC_VER
+    static __declspec(thread) long pycudnn_depth;
+    #else
+    static __thread long pycudnn_depth;
+    #endif
     """
+    long depth "pycudnn_depth"      # calls that this thread is in
     bint finalizing "pycudnn_finalizing"() noexcept nogil
     ctypedef int (*destroy_fn "pycudnn_destroy")(void*) noexcept nogil
+
+
+# ---- the interpreter's exit ----------------------------------------------------------------------
+
+cdef long calls = 0                         # in progress: threads that are in one
+cdef bint exiting = False
+cdef unsigned long exiting_thread = 0
+cdef double LAST_CALLS_SECONDS = 1.0        # that an exit waits for calls in progress
+cdef PyThread_type_lock never = PyThread_allocate_lock()
+PyThread_acquire_lock(never, 1)
+
+
+cpdef void enter_call() noexcept:
+    """A call into a library or cuda.core begins.
+
+    While the interpreter shuts down, other threads than the one that does it stop here for good.
+    The libraries are torn down under them then. And until Python 3.14 a thread that wants the GIL
+    back is ended by unwinding its stack, which cuda.core's destructors turn into an abort.
+    """
+    global calls, depth
+    if depth == 0:
+        if exiting and PyThread_get_thread_ident() != exiting_thread:
+            with nogil:
+                PyThread_acquire_lock(never, 1)
+        calls += 1
+    depth += 1
+
+
+cpdef void leave_call() noexcept:
+    """The matching end of a call."""
+    global calls, depth
+    depth -= 1
+    if depth == 0:
+        calls -= 1
+
+
+def _exit():
+    global exiting, exiting_thread
+    exiting_thread = PyThread_get_thread_ident()
+    exiting = True
+    deadline = time.monotonic() + LAST_CALLS_SECONDS
+    while calls > 0 and time.monotonic() < deadline:
+        time.sleep(0.001)
+
+
+def _after_fork():
+    global calls
+    calls = depth != 0  # the other threads are not in the child
+
+
+atexit.register(_exit)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 # ---- libraries -----------------------------------------------------------------------------------
@@ -118,11 +181,13 @@ cdef void empty_graves() noexcept:
 cdef void destroy(void* pointer, void* destroyer, void* context) noexcept:
     cdef destroy_fn call = <destroy_fn> destroyer
     cdef bint pushed
+    enter_call()
     with nogil:
         pushed = push_context(context)
         call(pointer)
         if pushed:
             pop_context()
+    leave_call()
 
 
 cdef class Pinnable:
@@ -470,6 +535,7 @@ cdef int begin(Frame* frame, Library library, Handle handle) except -1:
         frame.handle = <PyObject*> handle
         if captures and handle.current_stream is not None and handle.current_stream.capturing:
             handle.current_stream.keep_alive(handle)   # the graph replays work of this handle
+    enter_call()
     return 0
 
 
@@ -495,6 +561,7 @@ cdef int use(Frame* frame, Owned owned) except -1:
 
 
 cdef int end(Frame* frame) except -1:
+    leave_call()
     try:
         if frame.foreign:
             keep_foreign(frame)

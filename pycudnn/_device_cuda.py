@@ -7,7 +7,6 @@ captured stream belongs to the graph, since a free in a capture would become par
 
 from __future__ import annotations
 
-import atexit
 import functools
 import os
 import sys
@@ -38,7 +37,6 @@ except ImportError as error:
 _LEGACY_DEFAULT = 1  # cudaStreamLegacy
 _BATCH = 64  # objects that keep_alive holds per event
 _BATCH_SECONDS = 0.01
-_LAST_CALLS_SECONDS = 1.0  # that an exit waits for calls in progress in other threads
 
 _forked = False
 
@@ -56,55 +54,11 @@ def _check(result: tuple[Any, ...]) -> Any:
     return values[0] if len(values) == 1 else tuple(values)
 
 
-class _Exit:
-    """Keeps daemon threads out of cuda.core while the interpreter shuts down.
-
-    Until Python 3.14 a thread that wants the GIL back then is ended by unwinding its stack, and
-    cuda.core's destructors, which take the GIL, turn that into an abort of the process.
-    """
-
-    def __init__(self) -> None:
-        self._leaving = False
-        self._inside: list[None] = []  # one entry per thread and level; appending is atomic
-        atexit.register(self._leave)
-
-    def enter(self) -> None:
-        self._inside.append(None)
-        if self._leaving and threading.current_thread() is not threading.main_thread():
-            self._inside.pop()
-            threading.Event().wait()  # for the end of the process
-
-    def leave(self) -> None:
-        self._inside.pop()
-
-    def _leave(self) -> None:
-        self._leaving = True
-        deadline = time.monotonic() + _LAST_CALLS_SECONDS
-        while self._inside and time.monotonic() < deadline:
-            time.sleep(0.001)
-
-
-_exit = _Exit()
-
-
-class _Activation:
-    """Makes a context current when made; ``with`` puts the caller's back."""
-
-    __slots__ = ("_previous",)
-
-    def __init__(self, context: Any, address: int) -> None:
-        if _forked:
-            raise RuntimeError(
-                "CUDA was used before this process was forked, so it cannot be used here: "
-                "start processes with multiprocessing's 'spawn' method"
-            )
-        current = _check(driver.cuCtxGetCurrent())
-        self._previous = None if int(current) == address else current
-        if self._previous is not None:
-            _check(driver.cuCtxSetCurrent(context))
+class _Call:
+    """``with _call:`` around work in cuda.core that needs no context."""
 
     def __enter__(self) -> None:
-        _exit.enter()
+        _core.enter_call()
 
     def __exit__(
         self,
@@ -112,9 +66,48 @@ class _Activation:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        _exit.leave()
-        if self._previous is not None:
-            _check(driver.cuCtxSetCurrent(self._previous))
+        _core.leave_call()
+
+
+_call = _Call()
+
+
+class _Activation:
+    """Makes a context current, and puts the caller's back."""
+
+    __slots__ = ("_address", "_context", "_previous")
+
+    def __init__(self, context: Any, address: int) -> None:
+        self._context = context
+        self._address = address
+
+    def __enter__(self) -> None:
+        if _forked:
+            raise RuntimeError(
+                "CUDA was used before this process was forked, so it cannot be used here: "
+                "start processes with multiprocessing's 'spawn' method"
+            )
+        _core.enter_call()
+        try:
+            current = _check(driver.cuCtxGetCurrent())
+            self._previous = None if int(current) == self._address else current
+            if self._previous is not None:
+                _check(driver.cuCtxSetCurrent(self._context))
+        except BaseException:
+            _core.leave_call()
+            raise
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if self._previous is not None:
+                _check(driver.cuCtxSetCurrent(self._previous))
+        finally:
+            _core.leave_call()
 
 
 class CudaEvent(Event):
@@ -128,13 +121,15 @@ class CudaEvent(Event):
     def synchronize(self) -> None:
         """Wait for it."""
         self._check_open()
-        self._event.sync()
+        with _call:
+            self._event.sync()
 
     @property
     def done(self) -> bool:
         """Has it come to pass?"""
         self._check_open()
-        return self._event.is_done
+        with _call:
+            return self._event.is_done
 
     def elapsed_ms(self, since: Event) -> float:
         """Milliseconds of device time from ``since`` to this event."""
@@ -144,19 +139,17 @@ class CudaEvent(Event):
         since._check_open()
         if not (self._timing and since._timing):
             raise ValueError("both events must be recorded with timing=True")
-        since._event.sync()
-        self._event.sync()
-        return float(self._event - since._event)
+        with _call:
+            since._event.sync()
+            self._event.sync()
+            return float(self._event - since._event)
 
     def close(self) -> None:
         """Destroy it."""
         if not self.closed:
             self.closed = True
-            _exit.enter()
-            try:
+            with _call:
                 self._event.close()
-            finally:
-                _exit.leave()
 
     def __del__(self, finalizing: Any = sys.is_finalizing) -> None:
         if not finalizing() and not _forked:
@@ -250,7 +243,7 @@ class CudaStream(Stream):
         self._batch, self._batches = [], deque()
         with self.device.activate():
             self._stream.sync()
-        del kept
+            del kept
 
     def record(self, timing: bool = True) -> Event:
         """An event at the end of the queue."""
@@ -323,8 +316,9 @@ class CudaStream(Stream):
         if self._emptying.acquire(blocking=False):
             try:
                 batches = self._batches
-                while batches and batches[0][0].done:
-                    batches.popleft()
+                with _call:
+                    while batches and batches[0][0].done:
+                        batches.popleft()
             finally:
                 self._emptying.release()
 
