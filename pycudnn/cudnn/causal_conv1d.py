@@ -174,7 +174,7 @@ def b2b_causal_conv1d_forward(
     ``weights_proj`` (dim, 3, kernel_size_proj) makes p0, p1 and p2 of them. Then ``y`` is p1 p2
     convolved with ``weights_mixer`` (dim, kernel_size_mixer), plus ``skip_bias`` (dim,) times
     p1 p2, and ``y_gated`` is p0 y. Both are (batch, dim, seq_len); ``y`` is what the gradients
-    need, ``y_gated`` the result.
+    need, ``y_gated`` the result. ``kernel_size_proj`` is 2 to 32, ``kernel_size_mixer`` 2 to 256.
     """
     sizes = (batch, dim, seq_len, kernel_size_proj, kernel_size_mixer)
     shapes = _GatedShapes(sizes, data_type)
@@ -462,7 +462,7 @@ class _GatedShapes:
         self.sizes = _integers(sizes, names)
         batch, dim, steps, short, long = self.sizes
         for name, taps, largest in (
-            ("kernel_size_proj", short, 255), ("kernel_size_mixer", long, 256)
+            ("kernel_size_proj", short, 32), ("kernel_size_mixer", long, 256)
         ):  # fmt: skip
             if not 2 <= taps <= largest:
                 raise ValueError(f"{name} must be in [2, {largest}], got {taps}")

@@ -22,7 +22,7 @@ from .causal import (
 
 def _check(batch: int, channels: int, steps: int, short: int, long: int) -> None:
     check_sizes(batch=batch, dim=channels, seqLen=steps)
-    for name, taps, largest in (("kernelSizeProj", short, 255), ("kernelSizeMixer", long, 256)):
+    for name, taps, largest in (("kernelSizeProj", short, 32), ("kernelSizeMixer", long, 256)):
         if not 2 <= taps <= largest:
             raise bad_param(f"{name} is {taps}, must be in [2, {largest}]")
 

@@ -25,7 +25,7 @@ from .causal import (
     write,
 )
 
-_LARGEST = {False: 256, True: 255}  # kernelSize, by whether the channels are innermost
+_LARGEST = {False: 256, True: 128}  # kernelSize, by whether the channels are innermost
 
 
 class _Problem:
