@@ -32,6 +32,8 @@ class TensorDescriptor(_core.TensorDescriptor):
     """
 
     library: Library
+    data_type: DataType
+    """The library's type; that of the vectors, where ``dtype`` is that of their channels."""
 
     def __init__(
         self,
@@ -43,7 +45,7 @@ class TensorDescriptor(_core.TensorDescriptor):
         library: Library | str | None = None,
     ) -> None:
         dims = shape_of(shape, "shape")
-        data_type = dtypes.to_data_type(dtype)
+        self.data_type = data_type = dtypes.to_data_type(dtype)
         layout = member(TensorFormat, format, "format")
         steps = None if strides is None else integers(strides, "strides", 1, len(dims))
         check_size(dims, steps, data_type)
@@ -100,10 +102,16 @@ class TensorDescriptor(_core.TensorDescriptor):
         """The element type: a NumPy dtype, or a DataType where NumPy has none."""
         return dtypes.to_numpy(self.dtype_code)
 
+    @property
+    def is_vectors(self) -> bool:
+        """Do channels lie in vectors (NCHW_VECT_C)?"""
+        return self.data_type in _VECTORS
+
     def __repr__(self) -> str:
         if self.closed:
             return "<closed TensorDescriptor>"
-        return f"TensorDescriptor(shape={self.shape}, strides={self.strides}, dtype={self.dtype})"
+        dtype = self.data_type.name if self.is_vectors else self.dtype
+        return f"TensorDescriptor(shape={self.shape}, strides={self.strides}, dtype={dtype})"
 
 
 class FilterDescriptor(_core.FilterDescriptor):
@@ -115,6 +123,8 @@ class FilterDescriptor(_core.FilterDescriptor):
 
     library: Library
     format: TensorFormat
+    data_type: DataType
+    """As of a tensor."""
 
     def __init__(
         self,
@@ -127,7 +137,7 @@ class FilterDescriptor(_core.FilterDescriptor):
         dims = shape_of(shape, "shape")
         if len(dims) < 3:
             raise ValueError(f"shape must have 3 to {CUDNN_DIM_MAX} dimensions, got {shape!r}")
-        data_type = dtypes.to_data_type(dtype)
+        self.data_type = data_type = dtypes.to_data_type(dtype)
         self.format = member(TensorFormat, format, "format")
         check_size(dims, None, data_type)
         stored, item_bytes = _stored_as(data_type, self.format, dims)
@@ -155,12 +165,16 @@ class FilterDescriptor(_core.FilterDescriptor):
         """The element type: a NumPy dtype, or a DataType where NumPy has none."""
         return dtypes.to_numpy(self.dtype_code)
 
+    @property
+    def is_vectors(self) -> bool:
+        """Do channels lie in vectors (NCHW_VECT_C)?"""
+        return self.data_type in _VECTORS
+
     def __repr__(self) -> str:
         if self.closed:
             return "<closed FilterDescriptor>"
-        return (
-            f"FilterDescriptor(shape={self.shape}, dtype={self.dtype}, format={self.format.name})"
-        )
+        dtype = self.data_type.name if self.is_vectors else self.dtype
+        return f"FilterDescriptor(shape={self.shape}, dtype={dtype}, format={self.format.name})"
 
 
 def check_size(

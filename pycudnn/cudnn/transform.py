@@ -31,6 +31,8 @@ from pycudnn.cudnn.tensor import FilterDescriptor, TensorDescriptor, read_filter
 from pycudnn.errors import NotSupported
 from pycudnn.libraries import Library, find_library
 
+Described = TensorDescriptor | FilterDescriptor
+
 _MAX_NDIM = 5  # a descriptor may have 8, but no tensor of more than 5 is transformed
 
 
@@ -146,6 +148,11 @@ def _plain_format(value: Any, name: str) -> TensorFormat:
     return layout
 
 
+def _check_plain(desc: Described, name: str) -> None:
+    if desc.is_vectors:
+        raise NotSupported(f"{name} must not be vectors of channels, got {desc!r}")
+
+
 def _int32s(values: Sequence[int]) -> Any:
     return (ctypes.c_int32 * len(values))(*values)
 
@@ -185,9 +192,10 @@ class _Result(NamedTuple):
 
 
 def _result(
-    transform: TensorTransformDescriptor, src_desc: _core.TensorLike, name: str
+    transform: TensorTransformDescriptor, src_desc: Described, name: str
 ) -> _Result:
     """Where it does not fit an int, cuDNN's own answer is negative."""
+    _check_plain(src_desc, name)
     shape = src_desc.shape
     if len(shape) != transform.ndim:
         raise ValueError(
@@ -272,9 +280,9 @@ def _transform(
     function: str,
     handle: Handle,
     transform: TensorTransformDescriptor,
-    src_desc: _core.TensorLike,
+    src_desc: Described,
     src: Any,
-    dest_desc: _core.TensorLike,
+    dest_desc: Described,
     dest: Any,
     alpha: float,
     beta: float,
@@ -282,6 +290,7 @@ def _transform(
     require(handle, Handle, "handle")
     require(transform, TensorTransformDescriptor, "transform")
     expected = _result(transform, src_desc, "src_desc")
+    _check_plain(dest_desc, "dest_desc")
     if dest_desc.shape != expected.shape:
         raise ValueError(f"dest_desc must have shape {expected.shape}, got {dest_desc.shape}")
     if expected.is_filled and _has_gaps(dest_desc):
@@ -303,12 +312,12 @@ def _transform(
         )  # fmt: skip
 
 
-def _has_gaps(desc: _core.TensorLike) -> bool:
+def _has_gaps(desc: Described) -> bool:
     sizes = zip(desc.shape, desc.strides, strict=True)
     return 1 + sum((size - 1) * stride for size, stride in sizes) > math.prod(desc.shape)
 
 
-def _check_rows(desc: _core.TensorLike, name: str) -> None:
+def _check_rows(desc: Described, name: str) -> None:
     """cuDNN numbers the places of a block in the order of the strides."""
     if any(outer < inner for outer, inner in itertools.pairwise(desc.strides[2:])):
         raise ValueError(f"{name} must lie row by row to be folded, got {desc!r}")
@@ -399,7 +408,8 @@ def _check_convolution(
     shape = get_convolution_forward_output_dim(conv, dx_desc, w_desc)
     if dy_desc.shape != shape:
         raise ValueError(f"dy_desc must have shape {shape}, got {dy_desc.shape}")
-    types = [DataType(desc.dtype_code).name for desc in (w_desc, dy_desc, dx_desc)]
+    _check_plain(w_desc, "w_desc")
+    types = [desc.data_type.name for desc in (w_desc, dy_desc, dx_desc)]
     if len(set(types)) > 1:
         raise TypeError(f"w_desc, dy_desc and dx_desc must be of one data type, got {types}")
 

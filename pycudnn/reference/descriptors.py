@@ -19,6 +19,9 @@ from pycudnn.abi.cudnn_enums import (
 
 from .runtime import opaque
 
+# Channels in one vector of NCHW_VECT_C, which are its bytes as well.
+VECTOR_WIDTHS = {DataType.INT8x4: 4, DataType.UINT8x4: 4, DataType.INT8x32: 32}
+
 
 @opaque("cudnnTensorDescriptor_t", "cudnnCreateTensorDescriptor", "cudnnDestroyTensorDescriptor")
 @dataclass
@@ -44,9 +47,14 @@ class Filter:
     shape: tuple[int, ...] = ()
 
     @property
+    def width(self) -> int:
+        """Channels in an element, as of a tensor."""
+        return VECTOR_WIDTHS[self.dtype] if self.format == TensorFormat.NCHW_VECT_C else 1
+
+    @property
     def strides(self) -> tuple[int, ...]:
         """In elements."""
-        return packed_strides(self.shape, self.format)
+        return packed_strides(in_vectors(self.shape, self.width), self.format)
 
 
 @opaque("cudnnPoolingDescriptor_t", "cudnnCreatePoolingDescriptor", "cudnnDestroyPoolingDescriptor")
@@ -95,6 +103,11 @@ class LRN:
     alpha: float = 1e-4
     beta: float = 0.75
     k: float = 2.0
+
+
+def in_vectors(shape: tuple[int, ...], width: int) -> tuple[int, ...]:
+    """The shape with channels counted in vectors of `width`."""
+    return shape if width == 1 else (shape[0], shape[1] // width, *shape[2:])
 
 
 def packed_strides(shape: tuple[int, ...], format: TensorFormat) -> tuple[int, ...]:

@@ -5,17 +5,24 @@ from __future__ import annotations
 
 import numpy as np
 
-from pycudnn.abi.cudnn_enums import ActivationMode, ConvolutionFwdAlgo, NanPropagation
+from pycudnn.abi.cudnn_enums import (
+    ActivationMode,
+    ConvolutionFwdAlgo,
+    DataType,
+    NanPropagation,
+)
 from pycudnn.abi.cudnn_enums import Status as CudnnStatus
 
 from ..convolution import backward_bias
 from ..cudnn_graph import Handle
 from ..cudnn_ops.checks import FLOATING, check_4d_or_5d, check_same_type, check_type
+from ..cudnn_ops.vectors import joined, split
 from ..descriptors import Activation, Filter, Tensor
 from ..memory import compute_dtype, load, read_scalar, store, view
 from ..runtime import Status, bad_param, implements, not_supported
 from .descriptor import Convolution
-from .directions import FORWARD, prepare
+from .directions import FORWARD, load_operands, of_type, prepare
+from .int8 import is_int8, load_bias
 
 
 @implements("cudnnCnnVersionCheck")
@@ -69,7 +76,8 @@ def convolution_bias_activation_forward(
     IMPLICIT_PRECOMP_GEMM alone (cuDNN 9.19 does not insist). z is laid out like y and may be y
     itself; it must be there even if alpha2 is 0, and then is not read.
     """
-    run = prepare(FORWARD, x_desc, w_desc, conv, y_desc, algo, workspace, workspace_size)
+    direction = of_type(FORWARD, x_desc)
+    run = prepare(direction, x_desc, w_desc, conv, y_desc, algo, workspace, workspace_size)
     if activation.mode not in (ActivationMode.RELU, ActivationMode.IDENTITY):
         mode = "not set" if activation.mode is None else activation.mode.name
         raise not_supported(f"the activation is {mode}, must be RELU or IDENTITY")
@@ -77,33 +85,41 @@ def convolution_bias_activation_forward(
     if identity and algo != ConvolutionFwdAlgo.IMPLICIT_PRECOMP_GEMM:
         name = ConvolutionFwdAlgo(algo).name
         raise not_supported(f"IDENTITY needs the algorithm IMPLICIT_PRECOMP_GEMM, got {name}")
-    _check_addends(bias_desc, z_desc, y_desc)
+    _check_addends(bias_desc, z_desc, y_desc, DataType.FLOAT if is_int8(x_desc) else y_desc.dtype)
     if x == y:
         raise not_supported("y cannot overwrite x")
     scale1 = read_scalar(alpha1, y_desc.dtype, "alpha1")
     scale2 = read_scalar(alpha2, y_desc.dtype, "alpha2")
-    addend, out = load(z, z_desc, "z"), view(y, y_desc, "y")
-    result = np.empty(out.shape, compute_dtype(out.dtype))
-    run(view(x, x_desc, "x"), view(w, w_desc, "w"), result, scale1, 0.0)
+    out, addend = split(y, y_desc, "y"), joined(split(z, z_desc, "z"))
+    operands = load_operands(direction, conv, x_desc, x, w_desc, w)
+    result = np.empty(y_desc.shape, compute_dtype(out.dtype))
+    if is_int8(x_desc):
+        sums = np.empty(y_desc.shape, np.float64)
+        run(*operands, sums, 1.0, 0.0)
+        np.multiply(sums.astype(result.dtype), result.dtype.type(scale1), out=result)
+        shift = load_bias(conv, w_desc, bias_desc, bias)
+    else:
+        run(*operands, result, scale1, 0.0)
+        shift = load(bias, bias_desc, "bias")
     if scale2 != 0:
-        result += result.dtype.type(scale2) * addend
-    result += load(bias, bias_desc, "bias")
+        result += result.dtype.type(scale2) * addend.astype(result.dtype, copy=False)
+    result += shift
     if not identity:
         propagate = activation.nan_propagation == NanPropagation.PROPAGATE_NAN
         (np.maximum if propagate else np.fmax)(result, 0, out=result)
-    store(out, result)
+    store(out, result.reshape(out.shape))
 
 
-def _check_addends(bias: Tensor, z: Tensor, y: Tensor) -> None:
+def _check_addends(bias: Tensor, z: Tensor, y: Tensor, bias_type: DataType) -> None:
     if bias.shape != _one_per_channel(y):
         raise Status(
             CudnnStatus.NOT_SUPPORTED_SHAPE,
             f"bias is {bias.shape}, must be {_one_per_channel(y)} for y {y.shape}",
         )
-    if bias.dtype != y.dtype:
+    if bias.dtype != bias_type:
         raise Status(
             CudnnStatus.NOT_SUPPORTED_DATA_TYPE,
-            f"bias is of type {bias.dtype.name}, y of type {y.dtype.name}: must be equal",
+            f"bias is of type {bias.dtype.name}, must be {bias_type.name}",
         )
     if z != y:
         raise Status(

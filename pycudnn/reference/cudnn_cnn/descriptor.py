@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pycudnn.abi.cudnn_enums import (
@@ -273,8 +274,14 @@ def get_output_dims_2d(
 # --- what the computing functions ask for --------------------------------------------------------
 
 
-def checked_geometry(conv: Convolution, x: Tensor, w: Filter, y: Tensor) -> Geometry:
-    """The sizes of a convolution whose three descriptors fit each other."""
+def checked_geometry(
+    conv: Convolution,
+    x: Tensor,
+    w: Filter,
+    y: Tensor,
+    check_types: Callable[[Convolution, Tensor, Filter, Tensor], None] | None = None,
+) -> Geometry:
+    """The sizes of a convolution whose three descriptors fit each other, of floating types."""
     expected = output_shape(conv, x, w)
     check_4d_or_5d(x, "x")
     if y.shape != expected:
@@ -284,7 +291,7 @@ def checked_geometry(conv: Convolution, x: Tensor, w: Filter, y: Tensor) -> Geom
         )
     if w.shape[0] % conv.groups:
         raise bad_param(f"{w.shape[0]} filters cannot be cut into {conv.groups} groups")
-    _check_types(conv, x, w, y)
+    (check_types or _check_floating)(conv, x, w, y)
     return Geometry(
         batch=x.shape[0],
         groups=conv.groups,
@@ -300,7 +307,7 @@ def checked_geometry(conv: Convolution, x: Tensor, w: Filter, y: Tensor) -> Geom
     )
 
 
-def _check_types(conv: Convolution, x: Tensor, w: Filter, y: Tensor) -> None:
+def _check_floating(conv: Convolution, x: Tensor, w: Filter, y: Tensor) -> None:
     """One floating type for all three, and a type to compute in that goes with it."""
     types = {x.dtype, w.dtype, y.dtype}
     if len(types) > 1 or x.dtype not in FLOATING:

@@ -36,10 +36,12 @@ from pycudnn.abi.cudnn_enums import Status as CudnnStatus
 from .. import convolution
 from ..convolution import Array, Geometry
 from ..cudnn_graph import Handle
+from ..cudnn_ops.vectors import joined, split
 from ..descriptors import Filter, Tensor
-from ..memory import compute_dtype, numpy_dtype, raw, read_scalar, view, write
+from ..memory import blend, compute_dtype, numpy_dtype, raw, read_scalar, view, write
 from ..runtime import bad_param, implements, not_supported
 from .descriptor import Convolution, checked_geometry
+from .int8 import check_int8, is_int8, load_input, load_weights
 
 Descriptor = Tensor | Filter
 
@@ -59,6 +61,7 @@ class Direction(NamedTuple):
     record: Any
     offered: dict[IntEnum, Algorithm]
     roles: tuple[int, int, int]  # where x, w and y stand among (operand 1, operand 2, result)
+    check_types: Callable[[Convolution, Tensor, Filter, Tensor], None] | None = None
 
 
 # Every algorithm is deterministic here: sums are always taken in the same order.
@@ -72,6 +75,13 @@ FORWARD = Direction(
         ConvolutionFwdAlgo.GEMM: Algorithm(convolution.forward, "columns"),
     },
     (0, 1, 2),
+)
+_FORWARD_INT8 = FORWARD._replace(
+    offered={
+        member: FORWARD.offered[member]
+        for member in (ConvolutionFwdAlgo.IMPLICIT_GEMM, ConvolutionFwdAlgo.IMPLICIT_PRECOMP_GEMM)
+    },
+    check_types=check_int8,
 )
 BACKWARD_DATA = Direction(
     "BackwardData",
@@ -104,7 +114,12 @@ def _geometry(
 ) -> Geometry:
     """The sizes, from descriptors that must fit each other."""
     x, w, y = ((first, second, out)[role] for role in direction.roles)
-    return checked_geometry(conv, x, w, y)  # type: ignore[arg-type]
+    return checked_geometry(conv, x, w, y, direction.check_types)  # type: ignore[arg-type]
+
+
+def of_type(direction: Direction, first: Descriptor) -> Direction:
+    """The direction as it is for an operand of this type."""
+    return _FORWARD_INT8 if direction is FORWARD and is_int8(first) else direction
 
 
 def _algorithm(direction: Direction, algo: int) -> Algorithm:
@@ -117,7 +132,7 @@ def _algorithm(direction: Direction, algo: int) -> Algorithm:
 
 
 def _workspace_bytes(algorithm: Algorithm, geometry: Geometry, first: Descriptor) -> int:
-    if algorithm.keeps == "columns":
+    if algorithm.keeps == "columns":  # not for int8
         item = compute_dtype(numpy_dtype(first.dtype)).itemsize
         return geometry.batch * geometry.columns_per_image * item
     if algorithm.keeps == "table":
@@ -174,6 +189,20 @@ def prepare(
     return partial(_compute, algorithm, geometry, _bytes_at(workspace, needed))
 
 
+def load_operands(
+    direction: Direction,
+    conv: Convolution,
+    first: Descriptor,
+    first_data: int,
+    second: Descriptor,
+    second_data: int,
+) -> tuple[Array, Array]:
+    """Both operands as the algorithms take them: as they lie, or int8 as float64."""
+    if isinstance(first, Tensor) and isinstance(second, Filter) and direction is _FORWARD_INT8:
+        return load_input(first, first_data), load_weights(conv, second, second_data)
+    return view(first_data, first, "operand 1"), view(second_data, second, "operand 2")
+
+
 # --- cudnnConvolutionForward, BackwardData, BackwardFilter ---------------------------------------
 
 
@@ -194,14 +223,17 @@ def convolve(
     out_data: int,
 ) -> None:
     """``result = alpha * convolution(operands) + beta * result``, by one algorithm."""
+    direction = of_type(direction, first)
     run = prepare(direction, first, second, conv, out, algo, workspace, workspace_size)
     scale = read_scalar(alpha, out.dtype, "alpha"), read_scalar(beta, out.dtype, "beta")
-    operands = (
-        view(first_data, first, "operand 1"),
-        view(second_data, second, "operand 2"),
-        view(out_data, out, "the result"),
-    )
-    run(*operands, *scale)
+    operands = load_operands(direction, conv, first, first_data, second, second_data)
+    result = split(out_data, out, "the result")
+    if direction is not _FORWARD_INT8:
+        run(*operands, joined(result), *scale)
+        return
+    sums = np.empty(out.shape, np.float64)
+    run(*operands, sums, 1.0, 0.0)
+    blend(result, sums.astype(np.float32).reshape(result.shape), *scale)
 
 
 # --- which algorithm -----------------------------------------------------------------------------
@@ -223,6 +255,7 @@ def get_workspace_size(
     size: int,
 ) -> None:
     """The bytes of workspace that an algorithm needs for this convolution."""
+    direction = of_type(direction, first)
     geometry = _geometry(direction, conv, first, second, out)
     needed = _workspace_bytes(_algorithm(direction, algo), geometry, first)
     write(size, ctypes.c_size_t, needed, "sizeInBytes")
@@ -282,6 +315,7 @@ def get_algorithm(
     results: int,
 ) -> None:
     """Algorithms in the order of what they probably cost, without running any: time is -1."""
+    direction = of_type(direction, first)
     geometry = _geometry(direction, conv, first, second, out)
     _check_request(requested, returned, results)
     ranked = [
@@ -328,6 +362,11 @@ def _search(
     return sorted(ran) + failed + _unsupported(direction)
 
 
+def _float64_zeros(descriptor: Descriptor) -> Array:
+    """An operand as int8 is computed with."""
+    return np.zeros(descriptor.shape)
+
+
 def _zeros(descriptor: Descriptor) -> Array:
     """Memory of our own, laid out as the descriptor says."""
     dtype = numpy_dtype(descriptor.dtype)
@@ -348,9 +387,11 @@ def find_algorithm(
     results: int,
 ) -> None:
     """Run and time every algorithm, on memory of the library's own; the fastest comes first."""
+    direction = of_type(direction, first)
     geometry = _geometry(direction, conv, first, second, out)
     _check_request(requested, returned, results)
-    operands = _zeros(first), _zeros(second), _zeros(out)
+    blank = _zeros if direction is not _FORWARD_INT8 else _float64_zeros
+    operands = blank(first), blank(second), blank(out)
     records = _search(
         direction, geometry, first, operands, lambda needed: np.empty(needed, np.uint8)
     )
@@ -377,13 +418,13 @@ def find_algorithm_ex(
 
     One that needs more workspace than there is gets a record with the status that cuDNN gives it.
     """
+    direction = of_type(direction, first)
     geometry = _geometry(direction, conv, first, second, out)
     _check_request(requested, returned, results)
-    operands = (
-        view(first_data, first, "operand 1"),
-        view(second_data, second, "operand 2"),
-        view(out_data, out, "the result"),
-    )
+    result = joined(split(out_data, out, "the result"))
+    if direction is _FORWARD_INT8:
+        result = np.empty(out.shape, np.float64)
+    operands = (*load_operands(direction, conv, first, first_data, second, second_data), result)
     room = workspace_size if workspace else 0
     records = _search(
         direction,

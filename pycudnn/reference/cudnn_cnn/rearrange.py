@@ -11,10 +11,12 @@ from pycudnn.abi.cudnn_enums import ConvolutionMode, DataType, ReorderType, Tens
 from ..convolution import Geometry, patches
 from ..cudnn_graph import Handle
 from ..cudnn_ops.checks import FLOATING
+from ..cudnn_ops.vectors import split
 from ..descriptors import Filter, Tensor, packed_strides
-from ..memory import load, raw, view
+from ..memory import load, view
 from ..runtime import bad_param, implements, not_supported
 from .descriptor import Convolution, output_shape
+from .int8 import reordered
 
 Array = np.ndarray[Any, Any]
 
@@ -53,12 +55,6 @@ def im2col(
     view(out, matrix, "colBuffer")[...] = windows
 
 
-def _bytes(address: int, size: int, name: str) -> Array:
-    if not address:
-        raise bad_param(f"{name} is NULL")
-    return np.frombuffer(raw(address, size), np.int8)
-
-
 @implements("cudnnReorderFilterAndBias")
 def reorder_filter_and_bias(
     handle: Handle,
@@ -70,27 +66,22 @@ def reorder_filter_and_bias(
     bias: int,
     reordered_bias: int,
 ) -> None:
-    """INT8x32 weights as int8 tensor cores read them, and the bias of the same filters.
-
-    Of eight filters, those of even number come first; four channels of four filters lie side by
-    side. The window is outside of both.
-    """
+    """INT8x32 weights as int8 tensor cores read them, and the bias of the same filters."""
     if len(w_desc.shape) != 4:
         raise bad_param(f"w has shape {w_desc.shape}, must have 4 dimensions")
     if w_desc.dtype != DataType.INT8x32:
         raise not_supported(f"w is {w_desc.dtype.name}, must be INT8x32")
     if kind not in tuple(ReorderType):
         raise bad_param(f"reorderType is {kind}, must be 0 or 1")
-    k, c, r, s = w_desc.shape
+    k = w_desc.shape[0]
     if k % 32:
         raise not_supported(f"w has {k} filters: cuDNN reorders multiples of 32 rightly")
-    source = _bytes(w, k * c * r * s, "filterData").copy()
-    out = _bytes(reordered_w, k * c * r * s, "reorderedFilterData")
+    weights, out = split(w, w_desc, "filterData"), split(reordered_w, w_desc, "reorderedFilterData")
+    row = np.moveaxis(out, 2, -1).reshape(-1)  # as it lies in memory
     if kind == ReorderType.NO_REORDER:
-        out[...] = source
+        row[...] = np.moveaxis(weights, 2, -1).reshape(-1)
     else:
-        parts = source.reshape(k // 8, 4, 2, c // 32, r, s, 8, 4)
-        out[...] = parts.transpose(3, 4, 5, 0, 2, 6, 1, 7).ravel()
+        row[...] = reordered(weights)
     if with_bias:
         numbers = Tensor(DataType.FLOAT, (k,), (1,))
         values = load(bias, numbers, "biasData").reshape(-1, 4, 2, 4).transpose(0, 2, 1, 3)

@@ -7,11 +7,10 @@ import math
 
 from pycudnn.abi.cudnn_enums import CUDNN_DIM_MAX, DataType, TensorFormat
 
-from ..descriptors import Filter
+from ..descriptors import VECTOR_WIDTHS, Filter
 from ..memory import write, write_array
 from ..runtime import bad_param, implements, not_supported
 from .tensor_descriptors import (
-    VECTOR_WIDTHS,
     check_positive,
     checked_data_type,
     checked_dims,
@@ -93,7 +92,5 @@ def get_filter_nd(
 @implements("cudnnGetFilterSizeInBytes")
 def get_filter_size(descriptor: Filter, size: int) -> None:
     """Bytes of the packed weights."""
-    count = math.prod(descriptor.shape) if descriptor.shape else 0
-    if descriptor.format == TensorFormat.NCHW_VECT_C:
-        count //= VECTOR_WIDTHS[descriptor.dtype]
+    count = math.prod(descriptor.shape) // descriptor.width if descriptor.shape else 0
     write(size, ctypes.c_size_t, item_size(descriptor.dtype) * count, "size")

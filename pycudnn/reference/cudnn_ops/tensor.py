@@ -11,6 +11,7 @@ from ..descriptors import Tensor
 from ..memory import blend, compute_dtype, load, read_scalar, store, view
 from ..runtime import bad_param, implements, not_supported
 from .checks import FORWARD, check_4d_or_5d, check_same_type, check_type
+from .vectors import channel_type, joined, split
 
 
 @implements("cudnnAddTensor")
@@ -60,6 +61,10 @@ def scale_tensor(handle: Handle, y_desc: Tensor, y: int, alpha: int) -> None:
 def check_conversion(source: DataType, result: DataType) -> None:
     """Two data types of which the first can be copied into the second."""
     types = {source, result}
+    if types & {DataType.INT8x32, DataType.UINT8x4}:
+        refuse = not_supported if len(types) == 1 else bad_param
+        raise refuse(f"no conversion from {source.name} to {result.name}")
+    types = {channel_type(source), channel_type(result)}
     if not types <= set(FORWARD) or types == {DataType.HALF, DataType.BFLOAT16}:
         raise not_supported(f"no conversion from {source.name} to {result.name}")
     if result == DataType.DOUBLE != source:
@@ -72,13 +77,15 @@ def transform_tensor(
 ) -> None:
     """``y = alpha * x + beta * y`` for tensors of one shape whose strides may differ.
 
-    Their data types may differ too; into int8 values are rounded and saturated. It is the type of
-    x that decides the type of alpha and beta. Two conversions are refused: between float16 and
-    bfloat16, as cuDNN does, and from another type to float64, where cuDNN 9 gives wrong numbers.
+    Their data types may differ too, INT8x4 included; into int8 values are rounded and saturated. It
+    is the type of x that decides the type of alpha and beta. Two conversions are refused: between
+    float16 and bfloat16, as cuDNN does, and from another type to float64, where cuDNN 9 gives wrong
+    numbers.
     """
     if x_desc.shape != y_desc.shape:
         raise bad_param(f"x and y differ in shape: {x_desc.shape} and {y_desc.shape}")
     check_conversion(x_desc.dtype, y_desc.dtype)
-    source, out = load(x, x_desc, "x"), view(y, y_desc, "y")
+    source, out = joined(split(x, x_desc, "x")), split(y, y_desc, "y")
     scale = read_scalar(alpha, x_desc.dtype, "alpha"), read_scalar(beta, x_desc.dtype, "beta")
-    blend(out, source, *scale)
+    values = source.astype(compute_dtype(source.dtype), copy=False)
+    blend(out, values.reshape(out.shape), *scale)

@@ -9,7 +9,7 @@ import ctypes
 
 from pycudnn.abi.cudnn_enums import CUDNN_DIM_MAX, DataType, TensorFormat
 
-from ..descriptors import Tensor, packed_strides
+from ..descriptors import VECTOR_WIDTHS, Tensor, in_vectors, packed_strides
 from ..memory import numpy_dtype, read_array, write, write_array
 from ..runtime import bad_param, implements, not_supported
 
@@ -28,8 +28,6 @@ _DATA_TYPES = (
     DataType.UINT8x4,
     DataType.INT8x32,
 )
-# Channels in one vector, which are its bytes as well.
-VECTOR_WIDTHS = {DataType.INT8x4: 4, DataType.UINT8x4: 4, DataType.INT8x32: 32}
 
 
 def checked_data_type(
@@ -60,11 +58,6 @@ def item_size(data_type: DataType) -> int:
     """Bytes of an element, which may be a vector."""
     width = VECTOR_WIDTHS.get(data_type)
     return numpy_dtype(data_type).itemsize if width is None else width
-
-
-def in_vectors(shape: tuple[int, ...], width: int) -> tuple[int, ...]:
-    """The shape with channels counted in vectors of `width`."""
-    return (shape[0], shape[1] // width, *shape[2:])
 
 
 def checked_dims(address: int, count: int, least: int, name: str) -> tuple[int, ...]:

@@ -19,6 +19,7 @@ from ..memory import Layout, blend, load, read_array, read_scalar, view, write, 
 from ..runtime import bad_param, implements, not_supported, opaque
 from .tensor import check_conversion
 from .tensor_descriptors import extent, first, item_size
+from .vectors import channel_type
 
 _LARGEST_SIZE = 2**31 - 1
 _LARGEST_RANK = 5
@@ -145,6 +146,8 @@ def _check(transform: TensorTransform, src: Layout) -> None:
     rank = len(src.shape)
     if not rank:
         raise not_supported("the source has not been set")
+    if src.dtype != channel_type(src.dtype):
+        raise not_supported(f"vectors of channels cannot be transformed, got {src.dtype.name}")
     if rank > _LARGEST_RANK:
         raise not_supported(f"the source has {rank} dimensions, must have at most {_LARGEST_RANK}")
     packed = (packed_strides(src.shape, form) for form in (TensorFormat.NCHW, TensorFormat.NHWC))
@@ -159,8 +162,8 @@ def init_transform_dest(transform: TensorTransform, src: Tensor, dest: Tensor, s
     With less than 4 dimensions it is NCHW, whatever was set.
     """
     _check(transform, src)
-    if transform.format == TensorFormat.NCHW_VECT_C or src.width > 1:
-        raise not_supported("vectors of channels cannot be transformed")
+    if transform.format == TensorFormat.NCHW_VECT_C:
+        raise not_supported("nothing can be transformed into NCHW_VECT_C")
     shape = transformed_shape(transform, src.shape)
     layout = transform.format if len(shape) > 3 else TensorFormat.NCHW
     result = Tensor(src.dtype, shape, packed_strides(shape, layout))
