@@ -14,7 +14,7 @@ import warnings
 import numpy as np
 import pytest
 
-from pycudnn import cudnn, reference
+from pycudnn import cublaslt, cudnn, reference
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -92,40 +92,75 @@ def test_close_during_a_call_takes_effect_after_it():
             cudnn.activation_forward(handle, activation, desc, x, desc, y)
 
 
-def test_h5_garbage_collection_in_many_threads():
+def resident_bytes() -> int:
+    """Memory of this process; 0 where there is no /proc."""
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
+
+
+def test_h5_garbage_collection_in_many_threads(library):
     """Finalisers take no lock: no deadlock with the collector running at every allocation."""
     threshold = gc.get_threshold()
-    stop = time.monotonic() + 2
     x = np.ones((1, 1, 2, 2), np.float32)
+    counts: list[int] = []
 
-    def work() -> None:
-        with cudnn.Handle(library="reference") as handle:
-            while time.monotonic() < stop:
-                desc = cudnn.TensorDescriptor((1, 1, 2, 2), library="reference")
-                cycle = [desc]
-                cycle.append(cycle)
+    def work(stop: float) -> None:
+        handle = cudnn.Handle(library="reference") if library == "reference" else None
+        made = 0
+        while time.monotonic() < stop:
+            desc = cudnn.TensorDescriptor((1, 1, 2, 2), library=library)
+            cycle = [desc, cublaslt.MatrixLayout("float32", 2, 2, library=library)]
+            cycle.append(cycle)
+            if handle is not None:
                 cudnn.scale_tensor(handle, desc, x, 1.0)
+            made += 2
+        if handle is not None:
+            handle.close()
+        counts.append(made)
 
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    gc.set_threshold(1)
-    try:
+    def run(seconds: float) -> None:
+        stop = time.monotonic() + seconds
+        threads = [threading.Thread(target=work, args=(stop,)) for _ in range(8)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join(60)
+        assert not any(thread.is_alive() for thread in threads)
+        gc.collect()
+        cudnn.TensorDescriptor((1, 1, 1, 1), library=library).close()  # empties the list of graves
+
+    gc.set_threshold(1)
+    try:
+        run(1)
+        objects, resident = reference.live_objects(), resident_bytes()
+        run(2)
     finally:
         gc.set_threshold(*threshold)
-    assert not any(thread.is_alive() for thread in threads)
+    assert reference.live_objects() == objects
+    # A descriptor of the real library takes more than 100 bytes.
+    assert resident_bytes() - resident < 4 << 20
+    assert sum(counts) > 1000
 
 
 EXIT = """
     import threading, time
-    from pycudnn import cudnn
+    from pycudnn import cublaslt, cudnn
+    from pycudnn.cudnn.graph import BackendDescriptor
     library = "{library}"
     descriptors = [cudnn.TensorDescriptor((1, 2, 3, 4), library=library) for _ in range(50)]
     conv = cudnn.ConvolutionDescriptor(library=library)
     cycle = [cudnn.PoolingDescriptor(2, library=library)]
     cycle.append(cycle)
+    cycle += [
+        cudnn.RNNDescriptor(4, 4, library=library), cudnn.LRNDescriptor(library=library),
+    ]
+    size = {{"TENSOR_DIMENSIONS": (2, 3, 4), "TENSOR_STRIDES": (12, 4, 1)}}
+    cycle.append(BackendDescriptor("TENSOR_DESCRIPTOR", size, library=library))
+    layout = cublaslt.MatrixLayout("float32", 3, 5, library=library)
+    cycle += [cublaslt.MatmulDescriptor(library=library), layout]
     if {handle}:
         handle = cudnn.Handle(library=library)
     def spin():
@@ -134,6 +169,8 @@ EXIT = """
         while True:
             cudnn.get_pooling_forward_output_dim(pooling, x_desc)
             cudnn.TensorDescriptor((1, 2, 3, 4), library=library)
+            BackendDescriptor("TENSOR_DESCRIPTOR", size, library=library)
+            cublaslt.MatrixLayout("float32", 3, 5, library=library)
     for _ in range({threads}):
         threading.Thread(target=spin, daemon=True).start()
     time.sleep(0.05)

@@ -144,7 +144,8 @@ EXIT = """
     import gc, threading, time
     import numpy as np
     import pycudnn
-    from pycudnn import cudnn, cublas
+    from pycudnn import cudnn, cublas, cublaslt
+    from pycudnn.cudnn.graph import Graph
 
     context = pycudnn.CudaContext({backend!r})
     x = pycudnn.from_numpy(np.ones((1, 2, 4, 4), np.float32), context.device, context.stream)
@@ -153,24 +154,36 @@ EXIT = """
     desc = cudnn.TensorDescriptor((1, 2, 4, 4), library=library)
     tanh = cudnn.ActivationDescriptor(cudnn.ActivationMode.TANH, library=library)
     cudnn.activation_forward(context.cudnn, tanh, desc, x, desc, y)
+    graph = Graph(context.cudnn)
+    left = graph.tensor((1, 16, 16), "float16", name="left")
+    right = graph.tensor((1, 16, 16), "float16", name="right")
+    plan = (graph.relu(graph.matmul(left, right), name="out"), graph.plan())[1]
+    halves = {{
+        name: pycudnn.zeros((1, 16, 16), "float16", context.device, context.stream)
+        for name in ("left", "right", "out")
+    }}
+    scratch = context.workspace(plan.workspace_size)
+    plan.execute(halves, scratch)
+    weights = pycudnn.zeros((16, 16), "float16", context.device, context.stream)
+    linear = cublaslt.linear(context.cublaslt, halves["left"].reshape(16, 16), weights)
     if {backend!r} == "cuda":
-        with context.stream.capture() as graph:
+        with context.stream.capture() as captured:
             cudnn.activation_forward(context.cudnn, tanh, desc, x, desc, y)
-        graph.launch()
-    cycle = [cudnn.PoolingDescriptor(2, library=library), desc, tanh]
+            plan.execute(halves, scratch)
+        captured.launch()
+    cycle = [cudnn.PoolingDescriptor(2, library=library), desc, tanh, plan, linear]
     cycle.append(cycle)
 
     def spin():
         with pycudnn.CudaContext({backend!r}) as mine:
             while True:
+                plan.config.engine.numerical_notes
                 z = pycudnn.empty((1, 2, 4, 4), device=mine.device, stream=mine.stream)
                 cudnn.activation_forward(mine.cudnn, tanh, desc, x, desc, z)
                 cublas.sscal(mine.cublas, 32, 1.0, z, 1)
     for _ in range(2):
         threading.Thread(target=spin, daemon=True).start()
     time.sleep(0.1)
-    context.cudnn.close()
-    context.cublas.close()
 """
 
 
