@@ -787,6 +787,7 @@ cdef class ColdCall:
 
 cdef enum:
     DOUBLE = 1          # CUDNN_DATA_DOUBLE
+    INT32 = 4           # CUDNN_DATA_INT32
     IDENTITY = 5        # CUDNN_ACTIVATION_IDENTITY
     PRECOMPUTED = 1     # CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM
     FORWARD = 0
@@ -925,6 +926,13 @@ cdef int check_ranks(ConvolutionDescriptor conv, TensorLike x_desc, TensorLike w
     )
 
 
+cdef int check_result(TensorLike descriptor) except -1:
+    if descriptor.dtype == INT32:
+        raise NotSupported(f"cuDNN writes no int32, and reports success: the result of int8 is "
+                           f"int8 or float32, got {descriptor!r}")
+    return 0
+
+
 cdef int workspace_size(ConvolutionDescriptor conv, int direction, CudnnHandle handle,
                         TensorLike first, str first_name, TensorLike second, str second_name,
                         TensorLike third, str third_name, int algorithm,
@@ -1000,6 +1008,7 @@ cdef int convolve(int direction, str function, CudnnHandle handle,
         use(&frame, c_desc)
         check_ranks(conv, a_desc, b_desc)
         check_ranks(conv, a_desc, c_desc)
+        check_result(c_desc)
         a_data = tensor(&frame, a_desc, a, a_name, False)
         b_data = tensor(&frame, b_desc, b, b_name, False)
         c_data = tensor(&frame, c_desc, c, c_name, True)
@@ -1032,6 +1041,9 @@ def convolution_forward(CudnnHandle handle not None, TensorDescriptor x_desc not
 
     x (N, C, H, W), w (K, C/groups, R, S), y as ``get_convolution_forward_output_dim`` says.
     ``workspace`` holds at least ``get_convolution_forward_workspace_size`` bytes, or is None.
+    int8 is summed in int32: the compute type is that, the result int8, rounded and saturated, or
+    float32, and channels come in fours, in NHWC or in the vectors of NCHW_VECT_C.
+    NotSupported for an int32 result, which cuDNN does not write.
     """
     convolve(FORWARD, "cudnnConvolutionForward", handle, x_desc, x, "x", w_desc, w, "w",
              conv, as_int(algo, "algo"), workspace, y_desc, y, "y", alpha, beta)
@@ -1096,6 +1108,7 @@ def convolution_bias_activation_forward(
         use(&frame, activation)
         use(&frame, y_desc)
         check_ranks(conv, x_desc, w_desc)
+        check_result(y_desc)
         if activation.mode_code == IDENTITY and algorithm != PRECOMPUTED:
             raise ValueError("the identity activation takes the algorithm IMPLICIT_PRECOMP_GEMM "
                              f"({PRECOMPUTED}) only, got {algorithm}")
