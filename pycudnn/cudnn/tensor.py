@@ -32,7 +32,7 @@ class TensorDescriptor(_core.TensorDescriptor):
     """
 
     library: Library
-    data_type: DataType
+    data_type: DataType = DataType.FLOAT
     """The library's type; that of the vectors, where ``dtype`` is that of their channels."""
 
     def __init__(
@@ -123,7 +123,7 @@ class FilterDescriptor(_core.FilterDescriptor):
 
     library: Library
     format: TensorFormat
-    data_type: DataType
+    data_type: DataType = DataType.FLOAT
     """As of a tensor."""
 
     def __init__(
