@@ -213,6 +213,9 @@ def _buffers(
     reserve_space: Any,
 ) -> tuple[int, int, int, int, int, int]:
     """Size and address of weights, workspace and reserve space."""
+    for dropout in (attn.attention_dropout, attn.post_dropout):
+        if dropout is not None:  # the states live as long as the queued work
+            call.operand(dropout.states, "states", True)
     space, space_bytes = workspace_operand(call, workspace, sizes.workspace)
     reserve, reserve_bytes = workspace_operand(
         call, reserve_space, sizes.reserve_space, "reserve_space"

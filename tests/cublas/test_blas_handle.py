@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 
-from pycudnn import Device, _core, config, cublas, empty, get_library
+from pycudnn import CudaContext, Device, _core, config, cublas, empty, from_numpy, get_library
 from pycudnn.abi.types import ctypes_type
 from pycudnn.cublas import Math, Operation, PointerMode
 from pycudnn.errors import CublasNotInitialized, LibraryMismatch, NotSupported
@@ -135,6 +135,42 @@ def test_workspace(handle, put):
         handle.set_workspace(None)
         assert handle.workspace is None
         product(handle, put)
+
+
+@pytest.mark.gpu
+def test_captured_products_allocate_nothing(rng):
+    """The workspace survives a change of stream: else cuBLAS's own becomes part of the graph."""
+    from cuda.bindings import driver
+
+    def check(result):
+        assert result[0] == driver.CUresult.CUDA_SUCCESS
+        return result[1] if len(result) == 2 else result[1:]
+
+    with CudaContext("cuda") as context, context.device.create_stream() as stream:
+        context.cublas.stream = stream
+        array = rng.standard_normal((64, 8192)).astype(np.float32)
+        a = from_numpy(array, context.device, stream)
+        c = from_numpy(np.full((64, 64), np.nan, np.float32), context.device, stream)
+
+        def multiply():
+            cublas.sgemm(
+                context.cublas, Operation.T, N, 64, 64, 8192, 1.0, a, 8192, a, 8192, 0.0, c, 64
+            )
+
+        multiply()
+        stream.synchronize()
+        mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+        with context.device.activate():
+            check(driver.cuStreamBeginCapture(stream.handle, mode))
+            multiply()
+            graph = check(driver.cuStreamEndCapture(stream.handle))
+            _, count = check(driver.cuGraphGetNodes(graph))
+            nodes, _ = check(driver.cuGraphGetNodes(graph, count))
+            kinds = {check(driver.cuGraphNodeGetType(node)).name for node in nodes}
+            check(driver.cuGraphDestroy(graph))
+        assert "CU_GRAPH_NODE_TYPE_KERNEL" in kinds
+        assert not any("MEM_ALLOC" in kind or "MEM_FREE" in kind for kind in kinds)
+        np.testing.assert_allclose(c.numpy(stream), array @ array.T, rtol=1e-4, atol=1e-2)
 
 
 def test_workspace_that_was_closed(handle, put):

@@ -141,7 +141,7 @@ def test_h5_garbage_collection_in_many_threads(library):
         gc.set_threshold(*threshold)
     assert reference.live_objects() == objects
     # A descriptor of the real library takes more than 100 bytes.
-    assert resident_bytes() - resident < 4 << 20
+    assert resident_bytes() - resident < 2 << 20
     assert sum(counts) > 1000
 
 
