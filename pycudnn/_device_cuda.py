@@ -556,6 +556,9 @@ class CudaDevice(Device):
         self._wrapped: weakref.WeakValueDictionary[int, CudaStream] = weakref.WeakValueDictionary()
         self._default_stream = CudaStream(self, self._device.default_stream)
         self._wrapped[self._default_stream.handle] = self._default_stream
+        # For allocations that any stream may use at once, and for frees that wait for several.
+        # Made now: a finaliser may be the first to need it.
+        self._own_stream = self._new_stream()
         _fork_guard()
 
     @property
@@ -584,11 +587,6 @@ class CudaDevice(Device):
     def default_stream(self) -> Stream:
         """The default stream: the legacy one, or per thread if cuda.core was told so."""
         return self._default_stream
-
-    @functools.cached_property
-    def _own_stream(self) -> CudaStream:
-        """For allocations that any stream may use at once, and for frees that wait for several."""
-        return self._new_stream()
 
     def create_stream(self) -> Stream:
         """A new stream that does not wait for the default one."""
