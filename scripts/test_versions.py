@@ -71,6 +71,7 @@ PLACES = (
     "tests/abi",
     "tests/test_coverage.py",
     "tests/test_getters.py",
+    "tests/test_getters_blas.py",
     "tests/test_loader.py",
     "tests/test_raw.py",
     "tests/test_show_config.py",
