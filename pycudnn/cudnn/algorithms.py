@@ -26,7 +26,7 @@ from pycudnn.cudnn._objects import integer, require
 from pycudnn.cudnn.convolution import ConvolutionDescriptor
 from pycudnn.cudnn.handle import Handle
 from pycudnn.cudnn.tensor import FilterDescriptor, TensorDescriptor
-from pycudnn.errors import NoAlgorithm, NotSupported
+from pycudnn.errors import CudnnInternalError, NoAlgorithm, NotSupported
 from pycudnn.settings import config
 
 
@@ -48,17 +48,23 @@ class AlgorithmPerformance(NamedTuple):
 
 class _Direction(NamedTuple):
     noun: str  # as in cudnnGetConvolution<noun>Algorithm_v7
+    name: str  # of the functions here
     algorithms: type[IntEnum]
     record: Any
 
 
-_FORWARD = _Direction("Forward", ConvolutionFwdAlgo, types.cudnnConvolutionFwdAlgoPerf_t)
+_FORWARD = _Direction(
+    "Forward", "{}_convolution_forward_algorithm", ConvolutionFwdAlgo,
+    types.cudnnConvolutionFwdAlgoPerf_t,
+)  # fmt: skip
 _BACKWARD_DATA = _Direction(
-    "BackwardData", ConvolutionBwdDataAlgo, types.cudnnConvolutionBwdDataAlgoPerf_t
-)
+    "BackwardData", "{}_convolution_backward_data_algorithm", ConvolutionBwdDataAlgo,
+    types.cudnnConvolutionBwdDataAlgoPerf_t,
+)  # fmt: skip
 _BACKWARD_FILTER = _Direction(
-    "BackwardFilter", ConvolutionBwdFilterAlgo, types.cudnnConvolutionBwdFilterAlgoPerf_t
-)
+    "BackwardFilter", "{}_convolution_backward_filter_algorithm", ConvolutionBwdFilterAlgo,
+    types.cudnnConvolutionBwdFilterAlgoPerf_t,
+)  # fmt: skip
 
 
 def _room(direction: _Direction, handle: Handle, requested: int | None) -> Any:
@@ -87,8 +93,22 @@ def _search(
 ) -> list[AlgorithmPerformance]:
     records = _room(direction, handle, requested)
     returned = ctypes.c_int()
-    with _core.ColdCall(handle.library, handle) as call:
-        call(function, handle, *descriptors, len(records), ctypes.byref(returned), records)
+    try:
+        with _core.ColdCall(handle.library, handle) as call:
+            call(function, handle, *descriptors, len(records), ctypes.byref(returned), records)
+    except CudnnInternalError as error:
+        if not function.startswith("cudnnFind"):
+            raise
+        free, total = handle.device.memory_info()
+        remedy = (
+            f"the search takes memory of its own, and {free} of {total} bytes are free: if that is "
+            f"too little, call {direction.name.format('find')}_ex with a workspace, or "
+            f"{direction.name.format('get')}_v7, which takes none"
+        )
+        raise type(error)(
+            error.function, error.status, error.status_name, error.last_error,
+            [*error.arguments, remedy],
+        ) from None  # fmt: skip
     return _read(direction, records, returned.value)
 
 

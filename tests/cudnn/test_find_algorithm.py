@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
+from full_device import full_device
 
-from pycudnn import config, cudnn
+from pycudnn import CudaContext, abi, config, cudnn, get_library, zeros
 from pycudnn.cudnn import AlgorithmCache
-from pycudnn.errors import NoAlgorithm
+from pycudnn.errors import CudnnInternalError, NoAlgorithm
+from pycudnn.reference import runtime
 
 DESCRIPTORS = {
     "forward": lambda x, w, conv, y: (x, w, conv, y),
@@ -44,6 +46,58 @@ def test_records_are_a_sortable_list(context, direction, search):
     records.sort(key=lambda record: record.memory)
     sizes = [record.memory for record in records]
     assert sizes == sorted(sizes)
+
+
+REMEDY = (
+    "bytes are free: if that is too little, call find_convolution_{0}_algorithm_ex with a "
+    "workspace, or get_convolution_{0}_algorithm_v7, which takes none"
+)
+
+
+@pytest.mark.parametrize("direction", DESCRIPTORS)
+def test_c6_a_search_without_memory_proposes_another(direction, monkeypatch):
+    noun = direction.title().replace("_", "")
+    name = f"cudnnFindConvolution{noun}Algorithm"
+    library = get_library("cudnn", "reference")
+    prototype = abi.prototype("cudnn", name)
+
+    def fail(*arguments: int) -> None:
+        status = cudnn.Status.INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED
+        raise runtime.Status(status, "no memory")
+
+    failing = abi.callback_type(prototype)(runtime._callback(prototype, fail))
+    failing.argtypes = library.function(name).argtypes
+    monkeypatch.setitem(library._functions, name, failing)
+    with CudaContext("reference") as context:
+        with pytest.raises(CudnnInternalError, match=REMEDY.format(direction)):
+            cudnn.find_algorithm(
+                direction, context.cudnn, *problem(context, direction), cache=None
+            )
+
+
+@pytest.mark.gpu
+def test_c6_searches_with_little_memory():
+    """With 64 MiB free: the search fails and says what to call, which works in 16 MiB."""
+    with CudaContext("cuda") as context:
+        x_desc = cudnn.TensorDescriptor((2, 16, 64, 64))
+        w_desc = cudnn.FilterDescriptor((16, 16, 3, 3))
+        conv = cudnn.ConvolutionDescriptor(padding=1)
+        large = cudnn.TensorDescriptor((64, 16, 256, 256))
+        memory = {"device": context.device, "stream": context.stream}
+        x, y = zeros(x_desc.shape, **memory), zeros(x_desc.shape, **memory)
+        w, space = zeros(w_desc.shape, **memory), zeros(16 << 20, "uint8", **memory)
+        arguments = (context.cudnn, x_desc, x, w_desc, w, conv, x_desc, y, space)
+        cudnn.find_convolution_forward_algorithm_ex(*arguments)  # loads what it needs
+        context.synchronize()
+        with full_device(64 << 20):
+            with pytest.raises(CudnnInternalError, match=REMEDY.format("forward")):
+                cudnn.find_convolution_forward_algorithm(
+                    context.cudnn, large, w_desc, conv, large
+                )
+            records = cudnn.find_convolution_forward_algorithm_ex(*arguments)
+        usable = [record for record in records if record.status == cudnn.Status.SUCCESS]
+        assert usable
+        assert all(record.memory <= 16 << 20 for record in usable)
 
 
 def test_p3_a_time_that_was_not_taken_is_shown_as_such(context):
@@ -118,7 +172,33 @@ def test_a_cache_is_saved_and_loaded(context, tmp_path):
     assert type(records[0].algorithm) is cudnn.ConvolutionFwdAlgo
 
 
-@pytest.mark.parametrize("text", ["", "[1]", '{"a": 1}', json.dumps([{"key": ["up"]}])])
+def damaged(**changes):
+    """A saved cache of one record, some of whose fields are changed."""
+    record = {
+        "algorithm": 0, "status": 0, "time": 0.5, "memory": 0, "determinism": 1, "math_type": 0,
+    }  # fmt: skip
+    assert changes.keys() <= record.keys()
+    return json.dumps([{"key": ["forward"], "records": [list({**record, **changes}.values())]}])
+
+
+def test_a_record_that_is_not_damaged_loads(tmp_path):
+    path = tmp_path / "algorithms.json"
+    path.write_text(damaged())
+    cache = AlgorithmCache()
+    cache.load(path)
+    assert len(cache) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "[1]", "{}", '""', '{"a": 1}', "[" * 200_000, json.dumps([{"key": ["up"]}]),
+        damaged(algorithm=8), damaged(algorithm="1"), damaged(status=True), damaged(time=-1),
+        damaged(time=float("nan")), damaged(memory=-5), damaged(memory=10**300),
+        damaged(memory=float("inf")), damaged(memory=1.5), damaged(math_type=1.0),
+    ],
+    ids=lambda text: text[-40:],
+)  # fmt: skip
 def test_a_file_that_is_no_cache(tmp_path, text):
     path = tmp_path / "algorithms.json"
     path.write_text(text)

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import exact
 import numpy as np
 import pytest
+from full_device import full_device
 
 from pycudnn import CudaContext, abi, cublas, cudnn, empty, from_numpy
 from pycudnn.device import Device
@@ -97,19 +98,8 @@ def test_h8_another_context_is_current(rng):
 @pytest.mark.gpu
 def test_e7_a_handle_on_a_full_device():
     """Creation works in what is left, or the error says how much memory is free."""
-    from cuda.bindings import runtime as cuda
-
     device = Device("cuda")
-    taken = []
-    try:
-        size = 1 << 34
-        while size >= 1 << 20:
-            error, address = cuda.cudaMalloc(size)
-            if error == cuda.cudaError_t.cudaSuccess:
-                taken.append(address)
-            else:
-                size //= 2
-        cuda.cudaGetLastError()
+    with full_device():
         handles, failure = [], "memory: 0 bytes free"  # as if, where all can be made
         try:
             for _ in range(64):
@@ -120,9 +110,6 @@ def test_e7_a_handle_on_a_full_device():
             handle.close()
         assert "memory" in failure
         assert "bytes free" in failure
-    finally:
-        for address in taken:
-            cuda.cudaFree(address)
     with cudnn.Handle(device) as handle:
         assert handle.library.version > 90000
 
