@@ -32,6 +32,14 @@ from libc.string cimport memset
 from pycudnn._prototypes cimport *
 
 from pycudnn import abi
+from pycudnn.abi.cudnn_enums import (
+    ConvolutionBwdDataAlgo,
+    ConvolutionBwdFilterAlgo,
+    ConvolutionFwdAlgo,
+    SoftmaxAlgorithm,
+    SoftmaxMode,
+)
+from pycudnn.abi.members import check_kind
 from pycudnn.abi.types import HANDLES
 from pycudnn.errors import LibraryMismatch, NotSupported
 
@@ -253,6 +261,11 @@ cdef class Owned(Pinnable):
         else:
             destroy(pointer, self.destroyer, self.context)
         return 0
+
+    @property
+    def closed(self) -> bool:
+        """Has ``close()`` been called, or was it never made?"""
+        return self.closing or self.pointer == NULL
 
     @property
     def address(self) -> int:
@@ -671,8 +684,10 @@ cdef double number(object value, str name) except? -1.0:
                          f"{len(str(value))} digits") from None
 
 
-cdef int as_int(object value, str name) except? -1:
-    """An enum's number, with an error that names the argument."""
+cdef int as_int(object value, str name, object kind) except? -1:
+    """The number of a member of an enum, with an error that names the argument."""
+    if type(value) is not kind:
+        check_kind(kind, value, name)
     try:
         return PyNumber_Index(value)
     except TypeError:
@@ -1046,7 +1061,7 @@ def convolution_forward(CudnnHandle handle not None, TensorDescriptor x_desc not
     NotSupported for an int32 result, which cuDNN does not write.
     """
     convolve(FORWARD, "cudnnConvolutionForward", handle, x_desc, x, "x", w_desc, w, "w",
-             conv, as_int(algo, "algo"), workspace, y_desc, y, "y", alpha, beta)
+             conv, as_int(algo, "algo", ConvolutionFwdAlgo), workspace, y_desc, y, "y", alpha, beta)
 
 
 def convolution_backward_data(CudnnHandle handle not None, FilterDescriptor w_desc not None, w,
@@ -1059,7 +1074,7 @@ def convolution_backward_data(CudnnHandle handle not None, FilterDescriptor w_de
     Shapes as in ``convolution_forward``; dy has y's shape, dx has x's.
     """
     convolve(BACKWARD_DATA, "cudnnConvolutionBackwardData", handle, w_desc, w, "w", dy_desc, dy,
-             "dy", conv, as_int(algo, "algo"), workspace, dx_desc, dx, "dx", alpha, beta)
+             "dy", conv, as_int(algo, "algo", ConvolutionBwdDataAlgo), workspace, dx_desc, dx, "dx", alpha, beta)
 
 
 def convolution_backward_filter(CudnnHandle handle not None, TensorDescriptor x_desc not None, x,
@@ -1072,7 +1087,7 @@ def convolution_backward_filter(CudnnHandle handle not None, TensorDescriptor x_
     Shapes as in ``convolution_forward``; dy has y's shape, dw has w's.
     """
     convolve(BACKWARD_FILTER, "cudnnConvolutionBackwardFilter", handle, x_desc, x, "x", dy_desc, dy,
-             "dy", conv, as_int(algo, "algo"), workspace, dw_desc, dw, "dw", alpha, beta)
+             "dy", conv, as_int(algo, "algo", ConvolutionBwdFilterAlgo), workspace, dw_desc, dw, "dw", alpha, beta)
 
 
 def convolution_bias_activation_forward(
@@ -1096,7 +1111,7 @@ def convolution_bias_activation_forward(
     cdef void* space
     cdef size_t needed = 0, space_bytes
     cdef int status
-    cdef int algorithm = as_int(algo, "algo")
+    cdef int algorithm = as_int(algo, "algo", ConvolutionFwdAlgo)
     cdef cudnnConvolutionBiasActivationForward_fn call
     begin(&frame, handle.library, handle)
     try:
@@ -1410,8 +1425,8 @@ def softmax_forward(CudnnHandle handle not None, algorithm, mode,
     cdef void* x_data
     cdef void* y_data
     cdef int status
-    cdef int kind = as_int(algorithm, "algorithm")
-    cdef int over = as_int(mode, "mode")
+    cdef int kind = as_int(algorithm, "algorithm", SoftmaxAlgorithm)
+    cdef int over = as_int(mode, "mode", SoftmaxMode)
     cdef cudnnSoftmaxForward_fn call
     check_softmax(kind, over, x_desc, y_desc)
     begin(&frame, handle.library, handle)
@@ -1445,8 +1460,8 @@ def softmax_backward(CudnnHandle handle not None, algorithm, mode,
     cdef void* dy_data
     cdef void* dx_data
     cdef int status
-    cdef int kind = as_int(algorithm, "algorithm")
-    cdef int over = as_int(mode, "mode")
+    cdef int kind = as_int(algorithm, "algorithm", SoftmaxAlgorithm)
+    cdef int over = as_int(mode, "mode", SoftmaxMode)
     cdef cudnnSoftmaxBackward_fn call
     check_softmax(kind, over, y_desc, dy_desc)
     check_softmax(kind, over, y_desc, dx_desc)

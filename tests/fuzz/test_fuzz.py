@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 import recording
 
+from pycudnn import _core
+
 HERE = Path(__file__).parent
 harness.load_problems()
 FUNCTIONS = recording.functions()
@@ -110,3 +112,10 @@ def test_a_wrong_value_that_passes_is_a_fault(context):
     )
     assert "lenient(n: None): accepted" in faults
     assert "lenient(x: int 'x'): AttributeError: x has no y" in faults
+
+
+def test_what_was_never_made_can_be_shown():
+    """An error may show it."""
+    for name, kind in recording.public_callables().items():
+        if isinstance(kind, type) and issubclass(kind, _core.Owned):
+            assert "closed" in repr(kind.__new__(kind)), name
