@@ -323,8 +323,10 @@ def gradient(w, dy, x_shape, padding, stride):
     return out[:, :, top : top + height, left : left + width]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
-@pytest.mark.parametrize("format", [NCHW, NHWC])
+@pytest.mark.parametrize(
+    ("dtype", "format"),
+    [("float32", NCHW), ("float32", NHWC), ("float64", NCHW), ("float16", NCHW), ("float16", NHWC)],
+)  # cuDNN has no gradients of float64 in NHWC
 @pytest.mark.parametrize(
     ("x_shape", "w_shape", "padding", "stride"),
     [
