@@ -141,7 +141,7 @@ class FusedOpsConstParamPack(_core.Owned):
         return bool(is_null.value)
 
     def __repr__(self) -> str:
-        return _show(self, self._values)
+        return _show(self)
 
 
 class FusedOpsPlan(_core.Owned):
@@ -258,7 +258,7 @@ class FusedOpsVariantParamPack(_core.Owned):
         call("cudnnSetFusedOpsVariantParamPackAttribute", self, label, address)
 
     def __repr__(self) -> str:
-        return _show(self, self._values)
+        return _show(self)
 
 
 def fused_ops_execute(
@@ -344,11 +344,11 @@ def _find(kind: type[L], label: Any, known: tuple[L, ...], ops: FusedOps) -> L:
     return found
 
 
-def _show(pack: Any, values: Mapping[Any, Any]) -> str:
+def _show(pack: Any) -> str:
     name = type(pack).__name__
-    if pack.closed or pack.library is None:
+    if pack.closed:
         return f"<closed {name}>"
-    given = [label.name for label, value in values.items() if value is not None]
+    given = [label.name for label, value in pack._values.items() if value is not None]
     return f"{name}({pack.ops.name}, with {', '.join(given) or 'nothing'})"
 
 
