@@ -171,8 +171,8 @@ def init_transform_dest(
 
     It is packed, in the transform's format (with 3 dimensions in NCHW, always), and of the data
     type of ``src_desc``. Space or channels that do not fill their blocks are rounded up. ValueError
-    for another number of dimensions than the transform has, and for a result without elements or of
-    more than 2**31 - 1 in a dimension.
+    for another number of dimensions than the transform has, and for a result with no elements of
+    the source, or with more than 2**31 - 1 in a dimension.
     """
     require(transform, TensorTransformDescriptor, "transform")
     require(src_desc, TensorDescriptor, "src_desc")
@@ -189,11 +189,10 @@ def init_transform_dest(
 class _Result(NamedTuple):
     shape: tuple[int, ...]
     is_filled: bool  # with zeros, in some places
+    is_folded: bool
 
 
-def _result(
-    transform: TensorTransformDescriptor, src_desc: Described, name: str
-) -> _Result:
+def _result(transform: TensorTransformDescriptor, src_desc: Described, name: str) -> _Result:
     """Where it does not fit an int, cuDNN's own answer is negative."""
     _check_plain(src_desc, name)
     shape = src_desc.shape
@@ -205,19 +204,23 @@ def _result(
     margins = [sum(pair) for pair in zip(before, after, strict=True)]
     count = math.prod(blocks)
     if direction == FoldingDirection.FOLD:
-        moved = _added(shape, margins)
+        padded, moved = shape, _added(shape, margins)
         n, c, *space = moved
         sizes = zip(space, blocks, strict=True)
         result = (n, c * count, *(-(-size // block) for size, block in sizes))
         has_rest = math.prod(result) != math.prod(moved)
     else:
         n, c, *space = shape
-        moved = (n, -(-c // count), *map(math.prod, zip(space, blocks, strict=True)))
-        result = _added(moved, margins)
-        has_rest = math.prod(moved) != math.prod(shape)
-    if not 0 < min(result) <= max(result) <= INT_MAX:
-        raise ValueError(f"{transform!r} makes {result} of {name}, each must be in [1, {INT_MAX}]")
-    return _Result(result, has_rest or max(before + after) > 0)
+        padded = (n, -(-c // count), *map(math.prod, zip(space, blocks, strict=True)))
+        result = _added(padded, margins)
+        has_rest = math.prod(padded) != math.prod(shape)
+    crops = [min(first, 0) + min(last, 0) for first, last in zip(before, after, strict=True)]
+    if not 0 < min(result) <= max(result) <= INT_MAX or min(_added(padded, crops)) < 1:
+        raise ValueError(
+            f"{transform!r} makes {result} of {name}, which must hold some of it, at least 1 and "
+            f"at most {INT_MAX} in each dimension"
+        )
+    return _Result(result, has_rest or max(before + after) > 0, count > 1)
 
 
 def _added(shape: Sequence[int], margins: Sequence[int]) -> tuple[int, ...]:
@@ -295,7 +298,7 @@ def _transform(
         raise ValueError(f"dest_desc must have shape {expected.shape}, got {dest_desc.shape}")
     if expected.is_filled and _has_gaps(dest_desc):
         raise ValueError(f"dest_desc must not have gaps: cuDNN clears them, got {dest_desc!r}")
-    if max(transform.fold) > 1:
+    if expected.is_folded:
         _check_rows(src_desc, "src_desc")
         _check_rows(dest_desc, "dest_desc")
     if dest_desc.dtype_code == DataType.DOUBLE != src_desc.dtype_code:

@@ -239,6 +239,7 @@ def test_results_that_are_none(side):
     for settings, text in (
         ({"pad_before": (0, -2, 0, 0), "pad_after": (0, -2, 0, 0)}, r"makes \(2, 0, 6, 8\)"),
         ({"pad_before": (0, -5, 0, 0)}, r"makes \(2, -1, 6, 8\)"),
+        ({"pad_before": (0, 0, -6, 0), "pad_after": (0, 0, 9, 0)}, "must hold some of it"),
         ({"pad_before": (2**31 - 1, 0, 0, 0)}, r"makes \(2147483649, 4, 6, 8\)"),
         ({"fold": (2**31 - 1, 1)}, r"makes \(2, 8589934588, 1, 8\)"),
         ({"fold": (2**30, 1), "direction": UNFOLD}, r"makes \(2, 1, 6442450944, 8\)"),

@@ -225,6 +225,17 @@ def transformed(transform: TensorTransform, array: Array) -> Array:
     return _pad(_unfold(_pad(array, around), blocks), margins)
 
 
+def _crops_all(transform: TensorTransform, shape: tuple[int, ...]) -> bool:
+    """Is some dimension cropped by more than it has? What is padded then is all that is left."""
+    rank = len(shape)
+    blocks = transform.blocks(rank - 2)
+    if transform.direction == FoldingDirection.UNFOLD:
+        space = (size * block for size, block in zip(shape[2:], blocks, strict=True))
+        shape = (shape[0], -(-shape[1] // math.prod(blocks)), *space)
+    sizes = zip(shape, transform.margins(rank), strict=True)
+    return any(size + min(before, 0) + min(after, 0) < 1 for size, (before, after) in sizes)
+
+
 def _leaves_gaps(transform: TensorTransform, shape: tuple[int, ...]) -> bool:
     """Does the result have elements that come from nowhere?"""
     blocks = transform.blocks(len(shape) - 2)
@@ -243,6 +254,8 @@ def _transform(
     if dest.shape != shape:
         raise bad_param(f"dest is {dest.shape}, must be {shape} for src {src.shape}")
     check_conversion(src.dtype, dest.dtype)
+    if _crops_all(transform, src.shape):
+        raise not_supported(f"no element of {src.shape} is left")
     source, out = load(x, src, "src"), view(y, dest, "dest")
     scale = read_scalar(alpha, src.dtype, "alpha"), read_scalar(beta, src.dtype, "beta")
     if scale[1] and _leaves_gaps(transform, src.shape):
