@@ -34,10 +34,12 @@ cdef class Owned(Pinnable):
 
 cdef class Handle(Owned):
     cdef void* lock
+    cdef int process             # that made it: a number of forks
     cdef bint context_pushed
     cdef readonly object device
     cdef object current_stream
     cdef readonly int device_index
+    cdef bint is_foreign(self) noexcept
 
 
 cdef class CudnnHandle(Handle):

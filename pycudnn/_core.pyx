@@ -107,9 +107,22 @@ def _exit():
         time.sleep(0.001)
 
 
+# What the CUDA side says in a child of the process that used it.
+FORKED = ("CUDA was used before this process was forked, so it cannot be used here: start processes "
+          "with multiprocessing's 'spawn' method")
+cdef int process = 0        # which one of a line of children this is
+
+
 def _after_fork():
-    global calls
-    calls = depth != 0  # the other threads are not in the child
+    global calls, process, grave_count
+    cdef size_t index, kept = 0
+    process += 1
+    calls = depth != 0      # the other threads are not in the child
+    for index in range(grave_count):
+        if graves[index].context == NULL:       # handles of a GPU stay the parent's
+            graves[kept] = graves[index]
+            kept += 1
+    grave_count = kept
 
 
 atexit.register(_exit)
@@ -354,8 +367,18 @@ cdef class Handle(Owned):
         if self.lock == NULL:
             raise MemoryError("no lock for the handle")
 
+    cdef int finish(self) except -1:
+        if self.is_foreign():
+            self.pointer = NULL
+        return Owned.finish(self)
+
+    cdef bint is_foreign(self) noexcept:
+        """Is it a GPU's, inherited from the process that this one was forked from?"""
+        return self.process != process and self.context != NULL
+
     def _place(self, device, int device_index):
         """Remember the device and its current CUDA context (private: for the constructors)."""
+        self.process = process
         self.device = device
         self.device_index = device_index
         if context_get_current != NULL and self.library.backend == "cuda":
@@ -372,10 +395,12 @@ cdef class Handle(Owned):
         return self.current_stream
 
     def __del__(self):
-        if self.pointer != NULL and not finalizing():
+        if self.pointer != NULL and not finalizing() and not self.is_foreign():
             warnings.warn(f"unclosed {self!r}", ResourceWarning, stacklevel=2, source=self)
 
     def __dealloc__(self):
+        if self.is_foreign():
+            self.pointer = NULL
         if self.lock != NULL:
             PyThread_free_lock(<PyThread_type_lock> self.lock)
 
@@ -544,6 +569,8 @@ cdef int begin(Frame* frame, Library library, Handle handle) except -1:
     if grave_count and not captures:
         empty_graves()
     if handle is not None:
+        if handle.process != process and handle.is_foreign():
+            raise RuntimeError(FORKED)
         use(frame, handle)
         frame.handle = <PyObject*> handle
         if captures and handle.current_stream is not None and handle.current_stream.capturing:

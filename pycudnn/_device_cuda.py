@@ -83,10 +83,7 @@ class _Activation:
 
     def __enter__(self) -> None:
         if _forked:
-            raise RuntimeError(
-                "CUDA was used before this process was forked, so it cannot be used here: "
-                "start processes with multiprocessing's 'spawn' method"
-            )
+            raise RuntimeError(_core.FORKED)
         _core.enter_call()
         try:
             current = _check(driver.cuCtxGetCurrent())

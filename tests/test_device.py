@@ -12,11 +12,23 @@ import textwrap
 import threading
 import time
 import weakref
+from typing import Any
 
 import numpy as np
 import pytest
 
-from pycudnn import Device, PinnedBuffer, cudnn, default_backend, empty, from_numpy, zeros
+from pycudnn import (
+    Buffer,
+    CudaContext,
+    Device,
+    PinnedBuffer,
+    cublas,
+    cudnn,
+    default_backend,
+    empty,
+    from_numpy,
+    zeros,
+)
 from pycudnn import pinned_empty as make_pinned
 from pycudnn.device import Stream, cuda_device_count
 from pycudnn.errors import LibraryMismatch, LibraryNotFound, NotSupported
@@ -160,25 +172,95 @@ def test_h6_another_device_is_used_and_the_callers_restored():
         zeros(3, device=second, stream=first.create_stream())
 
 
+def _scale(context: CudaContext) -> list[float]:
+    """Twice 0, 1, 2, 3 by cuDNN and then by cuBLAS: a hot call each, and a cold one for memory."""
+    memory = from_numpy(np.arange(4, dtype=np.float32), context.device)
+    desc = cudnn.TensorDescriptor((1, 1, 1, 4), library=context.cudnn.library)
+    cudnn.scale_tensor(context.cudnn, desc, memory, 2.0)
+    cublas.sscal(context.cublas, 4, 2.0, memory, 1)
+    return memory.numpy(context.stream).tolist()
+
+
+def _in_the_child(context: CudaContext, buffer: Buffer, queue: Any) -> None:
+    """What each use of the parent's objects says."""
+    desc = cudnn.TensorDescriptor((1, 1, 1, 4), library=context.cudnn.library)
+    uses = [
+        lambda: cudnn.scale_tensor(context.cudnn, desc, buffer, 2.0),
+        lambda: cublas.sscal(context.cublas, 4, 2.0, buffer, 1),
+        lambda: cudnn.DropoutDescriptor(context.cudnn, 0.0),
+        lambda: cudnn.Handle(context.device),
+        lambda: zeros(4, device=context.device),
+        buffer.numpy,
+    ]
+    said = []
+    for use in uses:
+        try:
+            use()
+        except RuntimeError as error:
+            said.append(str(error))
+    context.cudnn.close()
+    queue.put(said)
+
+
 @pytest.mark.gpu
 def test_h7_after_a_fork_the_child_gets_an_error_and_the_parent_works():
-    device = Device("cuda")
-    buffer = from_numpy(np.arange(4, dtype=np.int32), device)
+    fork = multiprocessing.get_context("fork")
+    queue = fork.Queue()
+    with CudaContext("cuda") as context:
+        assert _scale(context) == [0, 4, 8, 12]
+        buffer = from_numpy(np.arange(4, dtype=np.float32), context.device)
+        child = fork.Process(target=_in_the_child, args=(context, buffer, queue))
+        child.start()
+        said = queue.get(timeout=60)
+        child.join(60)
+        assert child.exitcode == 0
+        assert len(said) == 6
+        assert all("before this process was forked" in text for text in said)
+        assert buffer.numpy().tolist() == [0, 1, 2, 3]
+        assert _scale(context) == [0, 4, 8, 12]
 
-    def child(queue):
-        try:
-            zeros(4, device=device)
-        except RuntimeError as error:
-            queue.put(str(error))
 
-    context = multiprocessing.get_context("fork")
-    queue = context.Queue()
-    process = context.Process(target=child, args=(queue,))
-    process.start()
-    assert "fork" in queue.get(timeout=60)
-    process.join(60)
-    assert process.exitcode == 0
-    assert buffer.numpy().tolist() == [0, 1, 2, 3]
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_h7_the_reference_library_works_in_the_child():
+    fork = multiprocessing.get_context("fork")
+    queue = fork.Queue()
+    with CudaContext("reference") as context:
+        assert _scale(context) == [0, 4, 8, 12]
+        child = fork.Process(target=lambda: queue.put(_scale(context)))
+        child.start()
+        assert queue.get(timeout=60) == [0, 4, 8, 12]
+        child.join(60)
+        assert child.exitcode == 0
+
+
+def test_h7_spawned_processes_work(backend, tmp_path):
+    script = tmp_path / "double.py"
+    script.write_text(
+        textwrap.dedent(
+            f"""
+            import multiprocessing
+            import numpy as np
+            from pycudnn import CudaContext, cublas, from_numpy
+
+            def double():
+                with CudaContext({backend!r}) as context:
+                    memory = from_numpy(np.arange(4, dtype=np.float32), context.device)
+                    cublas.sscal(context.cublas, 4, 2.0, memory, 1)
+                    return memory.numpy(context.stream).tolist()
+
+            if __name__ == "__main__":
+                print(double())
+                with multiprocessing.get_context("spawn").Pool(1) as pool:
+                    print(pool.apply(double))
+            """
+        )
+    )
+    done = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, timeout=300, check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "[0.0, 2.0, 4.0, 6.0]\n" * 2
 
 
 # ---- streams and events ----
