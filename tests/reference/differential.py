@@ -405,8 +405,8 @@ def _changes(name: str, c_type: str, given: Any) -> Iterator[tuple[str, Any]]:
     elif base.startswith("u"):
         yield from ((f"= {number}", number) for number in UNSIGNED)
     elif isinstance(given, int):
-        # So many lengths are written, whatever the descriptor has.
-        most = _ROOM if name == "arrayLengthRequested" else 2**31 - 1
+        # So many lengths are written or read, whatever there are.
+        most = _ROOM if name in ("arrayLengthRequested", "batchSize") else 2**31 - 1
         yield from ((f"= {number}", number) for number in INTS if number <= most)
 
 
