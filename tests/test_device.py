@@ -172,6 +172,35 @@ def test_h6_another_device_is_used_and_the_callers_restored():
         zeros(3, device=second, stream=first.create_stream())
 
 
+@pytest.mark.gpu
+def test_h6_handles_of_another_device():
+    """They compute there, in a thread that is on device 0, and refuse device 0's memory."""
+    if cuda_device_count() < 2:
+        pytest.skip("needs two GPUs")
+    from cuda.bindings import runtime
+
+    found: list[Any] = []
+
+    def work() -> None:
+        runtime.cudaSetDevice(0)
+        with CudaContext("cuda", 1) as context:
+            found.append(_scale(context))
+            desc = cudnn.TensorDescriptor((1, 1, 1, 4), library="cuda")
+            there = zeros(4, device=Device("cuda", 0))
+            for call in (
+                lambda: cudnn.scale_tensor(context.cudnn, desc, there, 2.0),
+                lambda: cublas.sscal(context.cublas, 4, 2.0, there, 1),
+            ):
+                with pytest.raises(LibraryMismatch, match="is on device 0, the handle on device 1"):
+                    call()
+        found.append(runtime.cudaGetDevice()[1])
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert found == [[0, 4, 8, 12], 0]
+
+
 def _scale(context: CudaContext) -> list[float]:
     """Twice 0, 1, 2, 3 by cuDNN and then by cuBLAS: a hot call each, and a cold one for memory."""
     memory = from_numpy(np.arange(4, dtype=np.float32), context.device)

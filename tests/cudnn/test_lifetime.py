@@ -14,7 +14,7 @@ import warnings
 import numpy as np
 import pytest
 
-from pycudnn import cublaslt, cudnn, reference
+from pycudnn import Device, cublas, cublaslt, cudnn, reference
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -27,6 +27,15 @@ def run_python(code: str, **options) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+def resident_bytes() -> int:
+    """Memory of this process; 0 where there is no /proc."""
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
+
+
 def test_h2_use_after_close_of_a_handle(context):
     with cudnn.Handle(context.device) as handle:
         pass
@@ -37,6 +46,30 @@ def test_h2_use_after_close_of_a_handle(context):
         cudnn.scale_tensor(handle, desc, None, 1.0)
     with pytest.raises(ValueError, match="closed"):
         _ = handle.stream
+
+
+def test_h2_a_thousand_handles_leave_no_memory(backend):
+    """1000 create and close cycles of each kind leave memory within 10 MiB."""
+    kinds = (cudnn.Handle, cublas.Handle, cublaslt.Handle)
+    device = Device(backend)
+
+    def cycle(count: int) -> None:
+        for _ in range(count):
+            for kind in kinds:
+                kind(device).close()
+
+    cycle(20)
+    gc.collect()
+    objects, resident, growth = reference.live_objects(), resident_bytes(), []
+    for _ in range(4):  # other processes take and free memory of the same GPU
+        free = device.memory_info()[0]
+        cycle(250)
+        gc.collect()
+        growth.append(free - device.memory_info()[0])
+    assert reference.live_objects() == objects
+    assert resident_bytes() - resident < 10 << 20
+    if backend == "cuda":
+        assert min(growth) < 10 << 20
 
 
 def test_a_forgotten_handle_warns():
@@ -90,15 +123,6 @@ def test_close_during_a_call_takes_effect_after_it():
         np.testing.assert_allclose(y, np.tanh(x), atol=1e-6)
         with pytest.raises(ValueError, match="closed"):
             cudnn.activation_forward(handle, activation, desc, x, desc, y)
-
-
-def resident_bytes() -> int:
-    """Memory of this process; 0 where there is no /proc."""
-    try:
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        return 0
 
 
 def test_h5_garbage_collection_in_many_threads(library):
