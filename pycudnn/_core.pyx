@@ -1101,7 +1101,8 @@ def convolution_backward_data(CudnnHandle handle not None, FilterDescriptor w_de
     Shapes as in ``convolution_forward``; dy has y's shape, dx has x's.
     """
     convolve(BACKWARD_DATA, "cudnnConvolutionBackwardData", handle, w_desc, w, "w", dy_desc, dy,
-             "dy", conv, as_int(algo, "algo", ConvolutionBwdDataAlgo), workspace, dx_desc, dx, "dx", alpha, beta)
+             "dy", conv, as_int(algo, "algo", ConvolutionBwdDataAlgo), workspace, dx_desc, dx,
+             "dx", alpha, beta)
 
 
 def convolution_backward_filter(CudnnHandle handle not None, TensorDescriptor x_desc not None, x,
@@ -1114,7 +1115,8 @@ def convolution_backward_filter(CudnnHandle handle not None, TensorDescriptor x_
     Shapes as in ``convolution_forward``; dy has y's shape, dw has w's.
     """
     convolve(BACKWARD_FILTER, "cudnnConvolutionBackwardFilter", handle, x_desc, x, "x", dy_desc, dy,
-             "dy", conv, as_int(algo, "algo", ConvolutionBwdFilterAlgo), workspace, dw_desc, dw, "dw", alpha, beta)
+             "dy", conv, as_int(algo, "algo", ConvolutionBwdFilterAlgo), workspace, dw_desc, dw,
+             "dw", alpha, beta)
 
 
 def convolution_bias_activation_forward(

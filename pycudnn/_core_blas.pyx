@@ -33,7 +33,8 @@ from pycudnn._core cimport (
 from pycudnn._prototypes cimport *
 
 from pycudnn import dtypes
-from pycudnn.abi.cublas_enums import ComputeType, CudaDataType, GemmAlgo
+from pycudnn.abi.cublas_enums import ComputeType, CudaDataType, GemmAlgo, Operation
+from pycudnn.abi.members import check_kind
 
 cdef enum:
     HOST = 0            # CUBLAS_POINTER_MODE_HOST
@@ -173,6 +174,8 @@ cdef int size(object value, str name) except -1:
 
 
 cdef int operation(object value, str name) except -1:
+    if type(value) is not Operation:
+        check_kind(Operation, value, name)
     return <int> integer(value, name, 0, 2, "an Operation: N (0), T (1) or C (2)")
 
 

@@ -31,6 +31,8 @@ class CudaContext:
     def __init__(
         self, backend: str | None = None, device_index: int = 0, stream: Any = None
     ) -> None:
+        if hasattr(self, "closed"):
+            raise ValueError("this CudaContext is already made; make a new one")
         self.closed = False
         self.device = device = Device(backend, device_index)
         with ExitStack() as undo:

@@ -5,13 +5,13 @@
         ...
 
 The environment variables PYCUDNN_TF32, PYCUDNN_DETERMINISTIC (0 or 1) and PYCUDNN_WORKSPACE_LIMIT
-(bytes, or "none") are read on import.
+(bytes, or "none") are read on first use; ValueError then, if one has another value.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -27,11 +27,8 @@ class Config:
     """
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
-        self._values: dict[str, Any] = {
-            "tf32": _switch(environment, "PYCUDNN_TF32"),
-            "deterministic": _switch(environment, "PYCUDNN_DETERMINISTIC"),
-            "workspace_limit": _bytes(environment, "PYCUDNN_WORKSPACE_LIMIT"),
-        }
+        self._environment = environment
+        self._values: dict[str, Any] = {}  # those set or read so far
         self._overrides: ContextVar[dict[str, Any] | None] = ContextVar("config", default=None)
 
     @property
@@ -84,17 +81,22 @@ class Config:
 
     def as_dict(self) -> dict[str, Any]:
         """The settings by name, as they hold here and now."""
-        return {name: self._get(name) for name in self._values}
+        return {name: self._get(name) for name in _READERS}
 
     def _get(self, name: str) -> Any:
-        return (self._overrides.get() or {}).get(name, self._values[name])
+        overrides = self._overrides.get() or {}
+        if name in overrides:
+            return overrides[name]
+        if name not in self._values:
+            self._values[name] = _READERS[name](self._environment, f"PYCUDNN_{name.upper()}")
+        return self._values[name]
 
     def _set(self, **settings: Any) -> None:
         for name, value in settings.items():
             self._values[name] = _checked(name, value)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if not name.startswith("_") and name not in self._values:
+        if not name.startswith("_") and name not in _READERS:
             raise AttributeError(_unknown(name))
         super().__setattr__(name, value)
 
@@ -114,8 +116,8 @@ def _checked(name: str, value: Any) -> Any:
     elif name == "workspace_limit":
         if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
             raise TypeError(f"workspace_limit must be an int (bytes) or None, got {value!r}")
-        if value is not None and value < 0:
-            raise ValueError(f"workspace_limit must not be negative, got {value}")
+        if value is not None and not 0 <= value < 2**63:
+            raise ValueError(f"workspace_limit must be in [0, 2**63), got {value}")
     else:
         raise TypeError(_unknown(name))
     return value
@@ -134,7 +136,12 @@ def _bytes(environment: Mapping[str, str], name: str) -> int | None:
         return None
     if not text.isdecimal():
         raise ValueError(f"the environment variable {name} must be bytes or none, got {text!r}")
-    return int(text)
+    return int(_checked("workspace_limit", int(text)))
 
+
+_READERS: dict[str, Callable[[Mapping[str, str], str], Any]] = {
+    "tf32": _switch, "deterministic": _switch, "workspace_limit": _bytes,
+}  # fmt: skip
+SETTINGS = tuple(_READERS)
 
 config = Config()

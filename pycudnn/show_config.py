@@ -12,7 +12,7 @@ from typing import Any
 
 from pycudnn import loader
 from pycudnn.errors import LibraryNotFound
-from pycudnn.settings import config
+from pycudnn.settings import SETTINGS, config
 
 PACKAGES = ("numpy", "ml_dtypes", "cuda-core", "cuda-bindings", "cuda-pathfinder")
 EXTENSIONS = ("pycudnn._core", "pycudnn._core_blas", "pycudnn._guard")
@@ -117,9 +117,20 @@ def config_info() -> dict[str, Any]:
         "libraries": libraries,
         "mixes": loader.mixes(loaded),
         "default_backend": backend,
-        "settings": config.as_dict(),
+        "settings": _settings(),
         "missing": missing,
     }
+
+
+def _settings() -> dict[str, Any]:
+    """The settings, or what is wrong with the environment variable of one."""
+    found: dict[str, Any] = {}
+    for name in SETTINGS:
+        try:
+            found[name] = getattr(config, name)
+        except ValueError as error:
+            found[name] = f"unknown: {error}"
+    return found
 
 
 def _own_version() -> str:

@@ -184,3 +184,11 @@ class TestGraphs:
         np.testing.assert_array_equal(result.numpy(), expected)
         graph.close()
         context.close()
+
+
+def test_a_context_is_made_once(backend):
+    with CudaContext(backend) as context:
+        handle = context.cudnn
+        with pytest.raises(ValueError, match="already made"):
+            context.__init__(backend)
+        assert context.cudnn is handle

@@ -39,11 +39,12 @@ def test_environment(environment, settings):
         ({"PYCUDNN_TF32": "yes"}, "PYCUDNN_TF32 must be 0 or 1, got 'yes'"),
         ({"PYCUDNN_DETERMINISTIC": "2"}, "PYCUDNN_DETERMINISTIC must be 0 or 1, got '2'"),
         ({"PYCUDNN_WORKSPACE_LIMIT": "-1"}, "must be bytes or none, got '-1'"),
+        ({"PYCUDNN_WORKSPACE_LIMIT": str(2**63)}, "workspace_limit must be in"),
     ],
 )
 def test_bad_environment(environment, text):
     with pytest.raises(ValueError, match=text):
-        Config(environment)
+        Config(environment).as_dict()
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from pycudnn.abi.cublas_enums import (
     CudaEmulationSpecialValuesSupport,
     EmulationStrategy,
 )
+from pycudnn.abi.members import check_kind
 from pycudnn.libraries import Library
 
 _SPECIAL_VALUES = (0, 1, 2, 3, CudaEmulationSpecialValuesSupport.DEFAULT)
@@ -135,6 +136,7 @@ class EmulationSettings(_core_blas.BlasHandle):
 
 
 def _member(kind: type[E], value: Any, name: str) -> E:
+    check_kind(kind, value, name)
     if value not in tuple(kind):
         known = ", ".join(f"{item.name} ({item.value})" for item in kind)
         raise ValueError(f"{name} must be a {kind.__name__}: {known}; got {value!r}")

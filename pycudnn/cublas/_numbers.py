@@ -9,6 +9,7 @@ import operator
 from typing import Any
 
 from pycudnn.abi.cublas_enums import ComputeType, GemmAlgo
+from pycudnn.abi.members import check_kind
 from pycudnn.cublas import _elements
 from pycudnn.cublas._functions import Argument, Function
 from pycudnn.cublas._shapes import Block
@@ -35,6 +36,7 @@ def size(value: Any, name: str, bits: int = 63) -> int:
 
 def choice(value: Any, argument: Argument) -> int:
     """The number of one of an argument's choices."""
+    check_kind(type(argument.choices[0]), value, argument.name)
     try:
         number = operator.index(value)
         if number in argument.choices:
@@ -65,6 +67,7 @@ def check_compute_type(value: Any, result: int) -> int:
     """A cublasComputeType_t; None is the natural one for the type of the result."""
     if value is None:
         return _elements.default_compute_type(result)
+    check_kind(ComputeType, value, "compute_type")
     if value not in tuple(ComputeType):
         raise ValueError(f"compute_type must be a ComputeType or None, got {value!r}")
     return int(value)
@@ -96,6 +99,7 @@ def check_numbers(function: Function, given: dict[str, Any]) -> dict[str, int]:
         elif kind == "compute_type":
             values[name] = check_compute_type(value, values["c_type"])
         elif kind == "algo":
+            check_kind(GemmAlgo, value, name)
             if value not in tuple(GemmAlgo):
                 raise ValueError(f"algo must be a GemmAlgo, got {value!r}")
             values[name] = int(value)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ctypes
 import math
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Set
 from enum import IntEnum
 from typing import Any, TypeVar
 
 from pycudnn import _core
 from pycudnn.abi.cudnn_enums import CUDNN_DIM_MAX, DataType, MathType
+from pycudnn.abi.members import check_kind
 from pycudnn.abi.types import ctypes_type
 from pycudnn.errors import StatusError
 from pycudnn.libraries import Library
@@ -72,7 +73,10 @@ def integer(value: Any, name: str, low: int, high: int = INT_MAX) -> int:
 
 def integers(value: Any, name: str, low: int, count: int | None = None) -> tuple[int, ...]:
     """A tuple of ints of at least ``low``; one int stands for ``count`` equal ones."""
-    if isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
+    if isinstance(value, (Set, Mapping)):
+        raise TypeError(f"{name} must be a sequence, which has an order, got {value!r}")
+    is_number = getattr(value, "ndim", 1) == 0  # an array of no dimensions
+    if isinstance(value, Iterable) and not isinstance(value, (str, bytes)) and not is_number:
         numbers = tuple(integer(item, f"{name}[{i}]", low) for i, item in enumerate(value))
         if count is not None and len(numbers) != count:
             raise ValueError(f"{name} must be an int or {count} ints, got {value!r}")
@@ -82,6 +86,7 @@ def integers(value: Any, name: str, low: int, count: int | None = None) -> tuple
 
 def member(kind: type[E], value: Any, name: str) -> E:
     """A member of an enum, by itself or by number; ValueError lists what there is."""
+    check_kind(kind, value, name)
     try:
         return kind(value)
     except ValueError:

@@ -18,7 +18,7 @@ from pycudnn.abi.cudnn_enums import (
     Status,
 )
 from pycudnn.cudnn import algorithms
-from pycudnn.cudnn._objects import require
+from pycudnn.cudnn._objects import finite, integer, member, require
 from pycudnn.cudnn.algorithms import AlgorithmPerformance, limits, select_algorithm
 from pycudnn.cudnn.convolution import ConvolutionDescriptor
 from pycudnn.cudnn.handle import Handle
@@ -26,7 +26,9 @@ from pycudnn.cudnn.handle import Handle
 DIRECTIONS = ("forward", "backward_data", "backward_filter")
 SEARCHES = ("heuristic", "find")
 
-_ALGORITHMS = {
+_ALGORITHMS: dict[
+    str, type[ConvolutionFwdAlgo] | type[ConvolutionBwdDataAlgo] | type[ConvolutionBwdFilterAlgo]
+] = {
     "forward": ConvolutionFwdAlgo,
     "backward_data": ConvolutionBwdDataAlgo,
     "backward_filter": ConvolutionBwdFilterAlgo,
@@ -135,13 +137,16 @@ class AlgorithmCache:
     def load(self, path: str | os.PathLike[str]) -> None:
         """Add the records of a saved file; ValueError names the file that is not one."""
         try:
+            entries = json.loads(Path(path).read_text())
+            if not isinstance(entries, list):
+                raise TypeError("it holds no list")
             found = {
                 json.dumps(entry["key"]): [
                     _record(entry["key"][0], *record) for record in entry["records"]
                 ]
-                for entry in json.loads(Path(path).read_text())
+                for entry in entries
             }
-        except (ValueError, KeyError, TypeError, IndexError) as error:
+        except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
             raise ValueError(f"{path} is no saved algorithm cache: {error!r}") from None
         with self._lock:
             self._records.update(found)
@@ -163,13 +168,16 @@ def _record(
     determinism: int,
     math_type: int,
 ) -> AlgorithmPerformance:
+    kind = _ALGORITHMS[direction]
+    if time is not None:
+        finite(time, "time", 0.0)
     return AlgorithmPerformance(
-        _ALGORITHMS[direction](algorithm),
-        Status(status),
-        None if time is None else float(time),
-        int(memory),
-        Determinism(determinism),
-        MathType(math_type),
+        kind(integer(algorithm, "algorithm", 0, kind.COUNT - 1)),
+        member(Status, status, "status"),
+        time,
+        integer(memory, "memory", 0, 2**63 - 1),
+        member(Determinism, determinism, "determinism"),
+        member(MathType, math_type, "math_type"),
     )
 
 
