@@ -651,6 +651,7 @@ cdef void* operand(Frame* frame, object value, str name, bint writes, size_t nee
     cdef Library library = <Library> frame.library
     if isinstance(value, Buffer):
         buffer = <Buffer> value
+        frame.foreign = frame.foreign or buffer.owner is not None
     else:
         from pycudnn import operands
 
