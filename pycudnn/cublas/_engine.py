@@ -77,10 +77,7 @@ class Frames:
             )
             self._pinned = 0
         self._pinned += 1
-        address = self._current.operand(buffer, name, writes, None, needed)
-        if buffer.owner is not None:
-            self._handle.stream.keep_alive(buffer.owner)
-        return address
+        return self._current.operand(buffer, name, writes, None, needed)
 
     def pointers(self, addresses: Sequence[int], name: str) -> int:
         """The address of a device array of pointers, made without waiting for the stream."""

@@ -196,9 +196,6 @@ def _multiply(
     name = ("gemm" if types else f"{_LETTERS[dtype]}gemm") + ("_strided_batched" if batch else "")
     call = getattr(matrices, f"{name}_ex" if types else name)
     call(handle, *operations[:2], n, m, k, alpha, *first, *second, beta, *third, *counts)
-    for operand in (left, right, result):
-        if operand.buffer.owner is not None:
-            handle.stream.keep_alive(operand.buffer.owner)
 
 
 def _piece(operand: Matrices, count: int, writes: bool) -> Piece:

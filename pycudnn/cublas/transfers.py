@@ -144,12 +144,13 @@ def _copy(
             buffer.device.synchronize()
         else:
             buffer._on(stream)
-            stream.keep_alive(array)
         queued = [] if stream is None else [stream.handle]
         first, second = ((a, s) for a, s in zip(addresses, steps, strict=True))
         call(function + ("_64" if is_wide else ""), *sizes, *first, *second, *queued)
         if stream is None:
             buffer.device.synchronize()
+        else:
+            stream.keep_alive(array)  # until what is queued by now is done
 
 
 def _host_array(value: Any, name: str, pinned: bool, writes: bool) -> np.ndarray:

@@ -8,7 +8,7 @@ import threading
 import numpy as np
 import pytest
 
-from pycudnn import cublas, empty, from_numpy
+from pycudnn import Device, cublas, empty, from_numpy, get_library, pinned_empty
 from pycudnn.cublas import PointerMode
 
 
@@ -62,6 +62,35 @@ def test_h9_operands_dropped_while_work_is_queued(context):
     for i, result in enumerate(results):
         np.testing.assert_array_equal(result.numpy(stream), np.full((8, 8), 8 * (i + 1.0) ** 2))
     del others
+
+
+@pytest.mark.parametrize("c_name", ["cublasDgemmBatched", "cublasSetVectorAsync"])
+def test_memory_of_others_is_kept_from_after_the_call(c_name, monkeypatch):
+    """The stream keeps it until what is queued by then is done, so the call must be among that."""
+    events = []
+    library = get_library("cublas", "reference")
+    function = library.function(c_name)
+
+    def called(*arguments):
+        events.append("call")
+        return function(*arguments)
+
+    called.argtypes = function.argtypes
+    monkeypatch.setitem(library._functions, c_name, called)
+    device = Device("reference")
+    stream = type(device.default_stream)
+    monkeypatch.setattr(stream, "keep_alive", lambda self, thing: events.append(id(thing)))
+    if c_name == "cublasDgemmBatched":
+        a, b, c = [np.ones((2, 2))], [np.ones((2, 2))], [np.zeros((2, 2))]
+        kept = [a[0], b[0], c[0]]
+        with cublas.Handle(device) as handle:
+            cublas.dgemm_batched(handle, 0, 0, 2, 2, 2, 1.0, a, 2, b, 2, 0.0, c, 2, 1)
+    else:
+        host, there = pinned_empty(4, device=device), empty(4, device=device)
+        kept = [host.array]
+        cublas.set_vector_async(4, 4, host, 1, there, 1, device.default_stream)
+    assert events[0] == "call"
+    assert {id(thing) for thing in kept} <= set(events[1:])
 
 
 def test_factors_and_solutions(handle, put, rng):
