@@ -69,7 +69,7 @@ cdef extern from *:
 cdef long calls = 0                         # in progress: threads that are in one
 cdef bint exiting = False
 cdef unsigned long exiting_thread = 0
-cdef double LAST_CALLS_SECONDS = 1.0        # that an exit waits for calls in progress
+cdef double LAST_CALLS_SECONDS = 5.0        # that an exit waits for calls in progress
 cdef PyThread_type_lock never = PyThread_allocate_lock()
 PyThread_acquire_lock(never, 1)
 
