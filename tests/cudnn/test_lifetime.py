@@ -10,6 +10,7 @@ import textwrap
 import threading
 import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -208,9 +209,9 @@ def test_exit_with_live_objects_is_clean(library, threads, has_gpu):
     """20 of 20 interpreter exits with global objects and running threads: code 0 and silent."""
     handle = library == "reference" or has_gpu
     code = EXIT.format(library=library, threads=threads, handle=handle)
-    for _ in range(20):
-        done = run_python(code)
-        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    with ThreadPoolExecutor(4) as pool:
+        for done in pool.map(run_python, [code] * 20):
+            assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_ctrl_c_during_a_reference_call_reaches_the_caller():
