@@ -114,9 +114,11 @@ def multi_head_attn_backward_data(
 
     Windows, weights, data and reserve space are those of the forward call. The gradient of the
     residuals is ``dout`` itself; what that has behind the end of a sequence changes the gradient of
-    the output's bias only. Errors as in ``multi_head_attn_forward``.
+    the output's bias only. Errors as in ``multi_head_attn_forward``; ValueError also for less data
+    than the attention's maxima, where cuDNN 9.19 gets gradients wrong now and then.
     """
     shapes = _Shapes(handle, attn, dq_desc, dk_desc, dv_desc, do_desc, "do_desc")
+    shapes.check_full()
     windows = shapes.windows(lo_win, hi_win)
     sizes = get_multi_head_attn_buffers(handle, attn, training=True)
     with _core.ColdCall(handle.library, handle) as call:
@@ -255,12 +257,7 @@ class _Shapes:
                 )
         time, batch, beam, _ = q_desc.shape
         kv_time, kv_beam = k_desc.shape[0], beam if settings.one_to_one else 1
-        for name, size, limit in (
-            ("max_batch_size", batch, settings.max_batch_size),
-            ("max_beam_size", beam, settings.max_beam_size),
-            ("qo_max_seq_length", time, settings.qo_max_seq_length),
-            ("kv_max_seq_length", kv_time, settings.kv_max_seq_length),
-        ):
+        for name, size, limit in self._maxima():
             if size > limit:
                 raise ValueError(f"the attention's {name} is {limit}, the data has {size}")
         for name, desc, shape in (
@@ -278,6 +275,25 @@ class _Shapes:
                 raise ValueError(
                     f"{name} must have the sequence lengths {other.seq_lengths}, "
                     f"got {desc.seq_lengths}"
+                )
+
+    def _maxima(self) -> list[tuple[str, int, int]]:
+        """Name, size of the data, and limit of the attention."""
+        (time, batch, beam, _), settings = self.q_desc.shape, self.settings
+        return [
+            ("max_batch_size", batch, settings.max_batch_size),
+            ("max_beam_size", beam, settings.max_beam_size),
+            ("qo_max_seq_length", time, settings.qo_max_seq_length),
+            ("kv_max_seq_length", self.k_desc.shape[0], settings.kv_max_seq_length),
+        ]
+
+    def check_full(self) -> None:
+        """The data must be as large as the attention allows."""
+        for name, size, limit in self._maxima():
+            if size != limit:
+                raise ValueError(
+                    f"gradients want data of the attention's {name}, {limit}, got {size}: make an "
+                    "attention of the data's sizes"
                 )
 
     def windows(self, low: Any, high: Any) -> tuple[Any, Any]:
