@@ -159,7 +159,7 @@ class Call:
         integers = ("size", "leading", "increment")
         self._is_wide = any(
             abs(value) > INT_MAX for name, value in values.items() if kinds[name] in integers
-        )
+        ) or _faults.needs_wide_form(function, values)
         self._rooms: dict[str, Room] = {}
         self._pieces: list[Piece] = []
 

@@ -16,7 +16,7 @@ from pycudnn.cublas._shapes import Values
 from pycudnn.errors import NotSupported
 
 _HALF = (CudaDataType.R_16F, CudaDataType.R_16BF)
-_LARGE = 2**24  # seen right below
+_LARGE = 2**30  # elements
 
 
 @dataclass(frozen=True)
@@ -40,18 +40,8 @@ def _is_upper(values: Values) -> bool:
 FAULTS = (
     Fault(
         ("strsv", "dtrsv", "ctrsv", "ztrsv"),
-        lambda values, wide: _is_upper(values) and values["lda"] > _LARGE,
-        f"reads outside of an upper matrix whose lda is above {_LARGE}",
-    ),
-    Fault(
-        ("strsm", "dtrsm", "ctrsm", "ztrsm"),
-        lambda values, wide: (
-            not wide
-            and _is_upper(values)
-            and values["side"] == SideMode.LEFT
-            and values["lda"] > _LARGE
-        ),
-        f"reads outside of an upper matrix whose lda is above {_LARGE}",
+        lambda values, wide: _is_upper(values) and values["n"] * (values["lda"] + 1) >= _LARGE,
+        "reads outside of an upper matrix with n (lda + 1) of 2**30 or more",
     ),
     Fault(
         ("nrm2_ex",),
@@ -72,6 +62,16 @@ def refuse(function: Function, values: Values, wide: bool) -> None:
         if function.name in fault.functions and fault.holds(values, wide):
             name = function.wide_c_name if wide else function.c_name
             raise NotSupported(f"{name} {fault.what} (seen up to cuBLAS 13.1)")
+
+
+def needs_wide_form(function: Function, values: Values) -> bool:
+    """Does the form with 32-bit integers read outside, though they hold all the numbers?"""
+    return (
+        function.name in ("strsm", "dtrsm", "ctrsm", "ztrsm")
+        and _is_upper(values)
+        and values["side"] == SideMode.LEFT
+        and values["m"] * (values["lda"] + 1) >= _LARGE
+    )
 
 
 def operation(code: int, element_type: int) -> int:
