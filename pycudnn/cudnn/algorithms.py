@@ -26,7 +26,12 @@ from pycudnn.cudnn._objects import integer, require
 from pycudnn.cudnn.convolution import ConvolutionDescriptor
 from pycudnn.cudnn.handle import Handle
 from pycudnn.cudnn.tensor import FilterDescriptor, TensorDescriptor
-from pycudnn.errors import CudnnInternalError, NoAlgorithm, NotSupported
+from pycudnn.errors import (
+    CudnnExecutionFailed,
+    CudnnInternalError,
+    NoAlgorithm,
+    NotSupported,
+)
 from pycudnn.settings import config
 
 
@@ -96,7 +101,7 @@ def _search(
     try:
         with _core.ColdCall(handle.library, handle) as call:
             call(function, handle, *descriptors, len(records), ctypes.byref(returned), records)
-    except CudnnInternalError as error:
+    except (CudnnInternalError, CudnnExecutionFailed) as error:
         if not function.startswith("cudnnFind"):
             raise
         free, total = handle.device.memory_info()

@@ -28,7 +28,7 @@ PROBLEMS = {
     if not LIKE_OTHERS.match(function)
 }
 SEEDS = 30  # tried until the library computes one
-SLOW_BYTES = {"cuda": 4 << 30, "reference": 1 << 10}  # about a millisecond
+SLOW = {"cuda": (1 << 28, 16), "reference": (1 << 10, 1)}  # bytes, fills: about a millisecond
 
 
 class Reading(NamedTuple):
@@ -107,13 +107,14 @@ class SecondRun(FirstRun):
 @pytest.fixture(scope="module", params=["reference", pytest.param("cuda", marks=pytest.mark.gpu)])
 def slow(request: pytest.FixtureRequest):
     """A context on whose stream each first use of a buffer queues behind a slow fill."""
-    use, size = Buffer._used_on, SLOW_BYTES[request.param]
+    use, (size, fills) = Buffer._used_on, SLOW[request.param]
     with CudaContext(request.param) as context, pytest.MonkeyPatch.context() as patch:
         big = empty(size, "uint8", stream=context.stream)
 
         def use_later(buffer: Buffer, stream: Any) -> None:
             if stream is context.stream:
-                big.fill_bytes(0, stream)
+                for _ in range(fills):
+                    big.fill_bytes(0, stream)
             use(buffer, stream)
 
         patch.setattr(Buffer, "_used_on", use_later)

@@ -142,17 +142,17 @@ EXIT = """
     tanh = cudnn.ActivationDescriptor(cudnn.ActivationMode.TANH, library=library)
     cudnn.activation_forward(context.cudnn, tanh, desc, x, desc, y)
     graph = Graph(context.cudnn)
-    left = graph.tensor((1, 16, 16), "float16", name="left")
-    right = graph.tensor((1, 16, 16), "float16", name="right")
+    left = graph.tensor((1, 64, 64), "float16", name="left")
+    right = graph.tensor((1, 64, 64), "float16", name="right")
     plan = (graph.relu(graph.matmul(left, right), name="out"), graph.plan())[1]
     halves = {{
-        name: pycudnn.zeros((1, 16, 16), "float16", context.device, context.stream)
+        name: pycudnn.zeros((1, 64, 64), "float16", context.device, context.stream)
         for name in ("left", "right", "out")
     }}
     scratch = context.workspace(plan.workspace_size)
     plan.execute(halves, scratch)
-    weights = pycudnn.zeros((16, 16), "float16", context.device, context.stream)
-    linear = cublaslt.linear(context.cublaslt, halves["left"].reshape(16, 16), weights)
+    weights = pycudnn.zeros((64, 64), "float16", context.device, context.stream)
+    linear = cublaslt.linear(context.cublaslt, halves["left"].reshape(64, 64), weights)
     if {backend!r} == "cuda":
         with context.stream.capture() as captured:
             cudnn.activation_forward(context.cudnn, tanh, desc, x, desc, y)
