@@ -219,6 +219,16 @@ cdef size_t repeated(size_t elements, str name, long long stride, int count) exc
     return elements + <size_t> stride * steps
 
 
+cdef bint are_apart(int rows, int ld, size_t span, long long stride, int count) noexcept:
+    """Do matrices lie one behind the other, or side by side in the columns of a bigger one?
+
+    Where they are apart in still other ways, the general way finds it.
+    """
+    if <size_t> stride >= span:
+        return True
+    return rows <= stride <= ld and stride * (count - 1) + rows <= ld
+
+
 cdef void* memory(Frame* frame, object value, str name, bint writes, size_t elements,
                   int dtype) except? NULL:
     """An operand of so many elements."""
@@ -327,11 +337,12 @@ cdef int multiply(int slot, str function, BlasHandle handle, transa, transb, m, 
     cdef void* alpha_data
     cdef void* beta_data
     if batch != NULL and batch.count:
+        if batch.count > 1 and not are_apart(rows, ld_c, c_span, batch.stride_c, batch.count):
+            raise ValueError(f"stride_c must keep the results apart, got {batch.stride_c} for "
+                             f"blocks that span {c_span} elements")
         a_span = repeated(a_span, "stride_a", batch.stride_a, batch.count)
         b_span = repeated(b_span, "stride_b", batch.stride_b, batch.count)
         c_span = repeated(c_span, "stride_c", batch.stride_c, batch.count)
-        if c_span and batch.stride_c == 0 and batch.count > 1:
-            raise ValueError("stride_c must not be 0: every product would go to the same matrix")
     start(&frame, handle)
     try:
         if c_span == 0 or batch != NULL and batch.count == 0:

@@ -6,7 +6,7 @@ import math
 from typing import Any, NamedTuple
 
 from pycudnn import operands
-from pycudnn.abi.cublas_enums import CudaDataType, Operation
+from pycudnn.abi.cublas_enums import CudaDataType, Operation, PointerMode
 from pycudnn.cublas import _engine, matrices
 from pycudnn.cublas._elements import BF16, COMPLEX64, COMPLEX128, FLOAT16, FLOAT32, FLOAT64
 from pycudnn.cublas._overlap import Piece, overlap
@@ -66,9 +66,10 @@ def matmul(
     summed up in float32. An operand of two dimensions serves a whole batch.
 
     Operands may be strided or transposed views, as long as one axis of each matrix is contiguous
-    and one step leads from each matrix to the next: nothing is copied. ValueError for other layouts
-    and for shapes that do not fit; TypeError for other dtypes. alpha and beta follow the handle's
-    pointer mode.
+    and one step leads from each matrix to the next: nothing is copied. ValueError for other
+    layouts, for shapes that do not fit, and for a beta other than 0 without ``out``; TypeError for
+    other dtypes. alpha and beta follow the handle's pointer mode; a new ``out`` counts as zeros
+    where beta is in device memory.
     """
     if not isinstance(handle, Handle):
         raise TypeError(f"handle must be a cublas.Handle, got {handle!r}")
@@ -88,7 +89,7 @@ def matmul(
     batch = _common_batch(left, right)
     shape = (*batch, left.shape[0], right.shape[1])
     if out is None:
-        out = empty(shape, dtype, device=handle.device, stream=handle.stream)
+        out = _blank(handle, shape, dtype, beta)
     result = read_matrices(handle, out, "out")
     if (*result.batch, *result.shape) != shape:
         raise ValueError(f"out must have shape {shape}, got {(*result.batch, *result.shape)}")
@@ -99,6 +100,17 @@ def matmul(
         if not result.leading():
             left, right, result = right.transposed, left.transposed, result.transposed
         _multiply(handle, left, right, result, batch, alpha, beta)
+    return out
+
+
+def _blank(handle: Handle, shape: tuple[int, ...], dtype: Any, beta: Any) -> Buffer:
+    """A new result; beta must not make use of what its memory happens to hold."""
+    by_device = handle.pointer_mode == PointerMode.DEVICE
+    if not by_device and not getattr(beta, "shape", ()) and beta != 0:
+        raise ValueError(f"beta = {beta!r} needs out, the memory that it multiplies, got None")
+    out = empty(shape, dtype, device=handle.device, stream=handle.stream)
+    if by_device:
+        out.fill_bytes(0, handle.stream)
     return out
 
 

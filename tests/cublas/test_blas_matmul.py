@@ -155,6 +155,26 @@ def test_device_pointer_mode(handle, put):
     np.testing.assert_array_equal(out.numpy(), 2 * a @ a + 3)
 
 
+def test_beta_of_a_new_result(handle, put):
+    """It would multiply what the memory happens to hold."""
+    a = put(np.eye(2))
+    for beta in (1.0, 1, -0.5, np.float32(2), np.nan):
+        with pytest.raises(ValueError, match="^beta = .* needs out, .* got None$"):
+            cublas.matmul(handle, a, a, beta=beta)
+    for beta in (0, 0.0, -0.0, np.float64(0)):
+        np.testing.assert_array_equal(cublas.matmul(handle, a, a, beta=beta).numpy(), np.eye(2))
+
+
+def test_device_beta_of_a_new_result_multiplies_zeros(handle, put):
+    a = np.arange(4.0).reshape(2, 2)
+    handle.pointer_mode = PointerMode.DEVICE
+    two, three = put(np.full(1, 2.0)), put(np.full(1, 3.0))
+    for _ in range(3):
+        put(np.full((2, 2), np.nan))  # the pool may hand this memory out again
+        got = cublas.matmul(handle, put(a), put(a), alpha=two, beta=three)
+        np.testing.assert_array_equal(got.numpy(), 2 * a @ a)
+
+
 def test_products_are_captured(context):
     """cuBLAS works in the context's workspace, also after a change of stream: no allocation."""
     stream = context.stream

@@ -134,6 +134,40 @@ def test_results_of_a_batch_that_lie_on_each_other(handle, put):
     np.testing.assert_array_equal(c.numpy()[:16], np.full(16, 2))
 
 
+@pytest.mark.parametrize(
+    ("name", "types"),
+    [
+        ("sgemm_strided_batched", ()),
+        ("dgemm_strided_batched", ()),
+        ("gemm_strided_batched_ex", ("float32",)),
+    ],
+)
+def test_strides_of_results(handle, put, name, types):
+    """2 x 2 blocks in columns of any length, one block every ``stride`` elements: by counting."""
+    dtype = np.float64 if name.startswith("d") else np.float32
+    a, c = put(np.array([[1, 2], [3, 4]], dtype)), put(np.zeros(40, dtype))
+    found = set()
+    for ld in (2, 4, 7):
+        for stride in range(10):
+            places = [[i * stride + ld * column + row for column in range(2) for row in range(2)]
+                      for i in range(3)]  # fmt: skip
+            is_apart = len(set(np.ravel(places))) == 12
+            c.fill_bytes(0)
+            arguments = (handle, 0, 0, 2, 2, 2, 1.0, a, *types, 2, 0, a, *types, 2, 0, 0.0,
+                         c, *types, ld, stride, 3)  # fmt: skip
+            if is_apart:
+                getattr(cublas, name)(*arguments)
+            else:
+                with pytest.raises(ValueError, match=f"^stride_c must keep .* got {stride} for"):
+                    getattr(cublas, name)(*arguments)
+            want = np.zeros(40)
+            if is_apart:
+                want[places] = [7, 10, 15, 22]
+            np.testing.assert_array_equal(c.numpy(), want)
+            found.add((is_apart, stride < ld + 2))
+    assert found == {(False, True), (True, True), (True, False)}
+
+
 def test_packed_and_unpacked_share_nothing(handle, put):
     memory = put(np.ones(32))
     with pytest.raises(ValueError, match="^a is written to and must not overlap ap$"):
