@@ -5,6 +5,7 @@
 
 Each message becomes one record of the logger "pycudnn.cublaslt": its text, and the attributes
 ``cublaslt_function`` (the C function that tells it) and ``cublaslt_kind`` (a name from ``KINDS``).
+Of calls that a handler of the logger makes there are none, nor of switching the log.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import os
 import threading
 from collections.abc import Sequence
 
-from pycudnn import _core
+from pycudnn import _core, logs
 from pycudnn.libraries import get_library
 
 logger = logging.getLogger("pycudnn.cublaslt")
@@ -27,7 +28,8 @@ KINDS = ("ERROR", "TRACE", "HINTS", "HEURISTICS", "API")
 _LEVELS = {"ERROR": logging.ERROR, "HINTS": logging.WARNING}
 # As cublasLtLoggerCallback_t, but for the texts as addresses: decoding them must not fail.
 _Callback = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
-_lock = threading.Lock()
+_lock = threading.RLock()
+_quiet = logs.Quiet()
 _enabled = False
 
 
@@ -46,23 +48,19 @@ def enable_logging(
     All of it holds for the whole process.
 
     LibraryNotFound without the real cublasLt: the reference library has no log. ValueError for
-    another level or kind, CublasBadParam for a file that cannot be written.
+    another level or kind, TypeError for what is no text, CublasBadParam for a file that cannot be
+    written.
     """
     global _enabled
     highest = _number(level, "level")
     if kinds is not None and not isinstance(kinds, (list, tuple)):
         raise TypeError(f"kinds must be a list of {', '.join(KINDS)}, got {kinds!r}")
     mask = sum({1 << _number(kind, "kinds") for kind in kinds or ()})
-    path = None if file is None else os.fsencode(file)
-    with _lock, _core.ColdCall(get_library("cublaslt", "cuda")) as call:
-        _silence(call)
-        if path is not None:
-            call("cublasLtLoggerOpenFile", path)
-        call("cublasLtLoggerSetCallback", ctypes.cast(_receive, ctypes.c_void_p))
-        if kinds is None:
-            call("cublasLtLoggerSetLevel", highest + 1)
-        else:
-            call("cublasLtLoggerSetMask", mask)
+    choice = ("cublasLtLoggerSetLevel", highest + 1)
+    if kinds is not None:
+        choice = ("cublasLtLoggerSetMask", mask)
+    with _lock:
+        _quiet.run(_switch_on, choice, logs.file_path(file))
         if not _enabled:
             atexit.register(disable_logging)  # no Python runs once the interpreter is gone
         _enabled = True
@@ -73,8 +71,7 @@ def disable_logging() -> None:
     global _enabled
     with _lock:
         if _enabled:
-            with _core.ColdCall(get_library("cublaslt", "cuda")) as call:
-                _silence(call)
+            _quiet.run(_switch_off)
             _enabled = False
             atexit.unregister(disable_logging)
 
@@ -87,6 +84,20 @@ def forbid_logging() -> None:
         call("cublasLtLoggerForceDisable")
 
 
+def _switch_on(choice: tuple[str, int], path: bytes | None) -> None:
+    with _core.ColdCall(get_library("cublaslt", "cuda")) as call:
+        _silence(call)
+        if path is not None:
+            call("cublasLtLoggerOpenFile", path)
+        call("cublasLtLoggerSetCallback", ctypes.cast(_receive, ctypes.c_void_p))
+        call(*choice)
+
+
+def _switch_off() -> None:
+    with _core.ColdCall(get_library("cublaslt", "cuda")) as call:
+        _silence(call)
+
+
 def _silence(call: _core.ColdCall) -> None:
     call("cublasLtLoggerSetLevel", 0)
     call("cublasLtLoggerSetMask", 0)
@@ -95,13 +106,16 @@ def _silence(call: _core.ColdCall) -> None:
 
 
 def _number(name: str, argument: str) -> int:
-    if name not in KINDS:
-        raise ValueError(f"{argument} must be of {', '.join(KINDS)}, got {name!r}")
-    return KINDS.index(name)
+    return KINDS.index(logs.choice(name, argument, KINDS))
 
 
 @_Callback
 def _receive(level: int, function: int | None, message: int | None) -> None:
+    if not _quiet.active:
+        _quiet.run(_deliver, level, function, message)
+
+
+def _deliver(level: int, function: int | None, message: int | None) -> None:
     kind = KINDS[level - 1] if 1 <= level <= len(KINDS) else str(level)
     number = _LEVELS.get(kind, logging.INFO)
     if logger.isEnabledFor(number):

@@ -4,7 +4,8 @@
     cudnn.enable_logging("INFO")
 
 Each message becomes one record of the logger "pycudnn.cudnn": its text as cuDNN writes it, and the
-attributes ``cudnn_function``, ``cudnn_status`` (a Status number) and ``cudnn_version``.
+attributes ``cudnn_function``, ``cudnn_status`` (a Status number) and ``cudnn_version``. Of calls
+that a handler of the logger makes there are none, nor of switching the log.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import re
 import threading
 from typing import Any
 
-from pycudnn import _core
+from pycudnn import _core, logs
 from pycudnn.abi.cudnn_enums import (
     CUDNN_SEV_ERROR_EN,
     CUDNN_SEV_INFO_EN,
@@ -44,7 +45,8 @@ _MASKS = {
 _Callback = ctypes.CFUNCTYPE(
     None, ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(cudnnDebug_t), ctypes.c_void_p
 )
-_lock = threading.Lock()
+_lock = threading.RLock()
+_quiet = logs.Quiet()
 _enabled = False
 
 
@@ -53,13 +55,12 @@ def enable_logging(level: str = "INFO") -> None:
 
     ``level`` is "ERROR", "WARNING" or "INFO", which tells of every call with its arguments and
     costs time on each. It holds for the whole process. LibraryNotFound without the real cuDNN: the
-    reference library has no log. ValueError for another level.
+    reference library has no log. ValueError for another level, TypeError for what is no text.
     """
     global _enabled
-    if level not in _MASKS:
-        raise ValueError(f"level must be one of {', '.join(_MASKS)}, got {level!r}")
+    mask = _MASKS[logs.choice(level, "level", tuple(_MASKS))]
     with _lock:
-        _set(_MASKS[level], ctypes.cast(_receive, ctypes.c_void_p).value or 0)
+        _quiet.run(_set, mask, ctypes.cast(_receive, ctypes.c_void_p).value or 0)
         if not _enabled:
             atexit.register(disable_logging)  # no Python runs once the interpreter is gone
         _enabled = True
@@ -70,7 +71,7 @@ def disable_logging() -> None:
     global _enabled
     with _lock:
         if _enabled:
-            _set(0, _core.message_sink())  # NULL would have cuDNN print errors itself
+            _quiet.run(_set, 0, _core.message_sink())  # NULL would have cuDNN print errors itself
             _enabled = False
             atexit.unregister(disable_logging)
 
@@ -82,6 +83,11 @@ def _set(mask: int, callback: int) -> None:
 
 @_Callback
 def _receive(severity: int, _: int, record: Any, text: int | None) -> None:
+    if not _quiet.active:
+        _quiet.run(_deliver, severity, record, text)
+
+
+def _deliver(severity: int, record: Any, text: int | None) -> None:
     level = _LEVELS.get(Severity(severity), logging.ERROR)
     if not logger.isEnabledFor(level):
         return

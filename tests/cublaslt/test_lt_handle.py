@@ -6,6 +6,7 @@ import logging
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from pycudnn import Device, cublas, cublaslt, errors, get_library
@@ -205,9 +206,14 @@ def test_levels_and_kinds(caplog):
             assert bool(caplog.records) == told, options
     finally:
         cublaslt.disable_logging()
-    for options in ({"level": "LOUD"}, {"kinds": ["API", "LOUD"]}, {"level": 5}):
-        with pytest.raises(ValueError, match="must be of ERROR, TRACE, HINTS, HEURISTICS, API"):
+    for options in ({"level": "LOUD"}, {"kinds": ["API", "LOUD"]}):
+        with pytest.raises(ValueError, match="must be one of ERROR, TRACE, HINTS, HEURISTICS, API"):
             cublaslt.enable_logging(**options)
+    for level in (5, [], np.zeros(4)):
+        with pytest.raises(TypeError, match="level must be one of ERROR"):
+            cublaslt.enable_logging(level)
+    with pytest.raises(TypeError, match="kinds must be one of ERROR"):
+        cublaslt.enable_logging(kinds=[[]])
     with pytest.raises(TypeError, match="kinds must be a list of ERROR"):
         cublaslt.enable_logging(kinds="API")
     with pytest.raises(errors.CublasBadParam, match="cublasLtLoggerOpenFile"):
@@ -215,6 +221,57 @@ def test_levels_and_kinds(caplog):
     caplog.clear()
     use(cublaslt)
     assert not caplog.records
+
+
+@pytest.mark.library
+def test_a_file_that_is_no_path(face):
+    with pytest.raises(TypeError, match="file must be a path or None, got 5"):
+        face.enable_logging(file=5)
+    with pytest.raises(ValueError, match="file must be a path without NUL"):
+        face.enable_logging(file="a\0b")
+
+
+@pytest.mark.library
+@pytest.mark.parametrize(
+    ("work", "is_told"),
+    [
+        ("face.disable_logging()", False),
+        ("face.enable_logging()", True),
+        ("call()", True),
+    ],
+)
+@pytest.mark.parametrize("face", ["cublas", "cublaslt"])
+def test_a_handler_may_use_the_library(face, work, is_told):
+    """Its own calls are not told of, and switching the log in it does not hang."""
+    code = f"""if True:
+        import logging
+        from pycudnn import {face} as face
+        from pycudnn.abi.types import HANDLES
+        from pycudnn.libraries import get_library
+
+        def call():
+            function = get_library("cublas", "cuda").function("cublasSetStream_v2")
+            function(HANDLES["cublasHandle_t"](), None)
+            if "{face}" == "cublaslt":
+                face.MatmulDescriptor(library="cuda").close()
+
+        class Handler(logging.Handler):
+            def emit(self, record):
+                told.append(record.getMessage())
+                {work}
+
+        told = []
+        logger = logging.getLogger("pycudnn.{face}")
+        logger.setLevel(logging.DEBUG)
+        logger.addHandler(Handler())
+        face.enable_logging()
+        call()
+        before = len(told)
+        call()
+        print(before > 0, len(told) == 2 * before)
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"True {is_told}\n", "")
 
 
 @pytest.mark.library
