@@ -42,10 +42,10 @@ class TensorTransformDescriptor(_core.Owned):
     ``pad_before`` and ``pad_after`` are elements to add in each dimension, one int for all or one
     per dimension; negative ones crop. ``fold`` are block sizes, one per spatial dimension.
     ``direction`` FOLD pads space, then makes the elements of each block channels: channel c at
-    place p of the blocks becomes channel p * C + c, and each channel to pad is as many zero
-    channels as a block has places, all in a row. UNFOLD is the inverse. ``format`` is the order
-    in memory that ``init_transform_dest`` gives the result, NCHW or NHWC. ``ndim`` is 3 to 5. Of
-    a CUDA library this descriptor needs a driver.
+    place p of the blocks becomes channel p * C + c. A channel to pad is as many zero channels as a
+    block has places, behind all others. UNFOLD is the inverse, and crops channels. ``format`` is
+    the order in memory that ``init_transform_dest`` gives the result, NCHW or NHWC. ``ndim`` is 3
+    to 5. Of a CUDA library this descriptor needs a driver.
 
     ValueError for another count than dimensions, a block size below 1, or an unknown enum;
     NotSupported for NCHW_VECT_C.
@@ -189,7 +189,6 @@ def init_transform_dest(
 class _Result(NamedTuple):
     shape: tuple[int, ...]
     is_filled: bool  # with zeros, in some places
-    is_folded: bool
 
 
 def _result(transform: TensorTransformDescriptor, src_desc: Described, name: str) -> _Result:
@@ -220,7 +219,7 @@ def _result(transform: TensorTransformDescriptor, src_desc: Described, name: str
             f"{transform!r} makes {result} of {name}, which must hold some of it, at least 1 and "
             f"at most {INT_MAX} in each dimension"
         )
-    return _Result(result, has_rest or max(before + after) > 0, count > 1)
+    return _Result(result, has_rest or max(before + after) > 0)
 
 
 def _added(shape: Sequence[int], margins: Sequence[int]) -> tuple[int, ...]:
@@ -247,8 +246,9 @@ def transform_tensor_ex(
     and ``beta`` must be 0 then.
 
     ValueError for another shape, for dest in the memory of src, and for what cuDNN gets wrong:
-    padding a dest with gaps, which it clears, and folding where a row does not lie inside a
-    column. CudnnNotSupported for data types that do not go together.
+    padding a dest with gaps, which it clears, and folding a tensor that does not lie row by row.
+    NotSupported for data types that do not go together, and for folding with channels that are
+    padded before the others, cropped by FOLD or padded by UNFOLD, of which cuDNN loses some.
     """
     require(src_desc, TensorDescriptor, "src_desc")
     require(dest_desc, TensorDescriptor, "dest_desc")
@@ -298,9 +298,7 @@ def _transform(
         raise ValueError(f"dest_desc must have shape {expected.shape}, got {dest_desc.shape}")
     if expected.is_filled and _has_gaps(dest_desc):
         raise ValueError(f"dest_desc must not have gaps: cuDNN clears them, got {dest_desc!r}")
-    if expected.is_folded:
-        _check_rows(src_desc, "src_desc")
-        _check_rows(dest_desc, "dest_desc")
+    _check_fold(transform, src_desc, dest_desc)
     if dest_desc.dtype_code == DataType.DOUBLE != src_desc.dtype_code:
         raise NotSupported(f"cuDNN cannot convert {src_desc!r} to float64")
     scales = scaling(alpha, beta, src_desc.dtype_code)
@@ -320,10 +318,22 @@ def _has_gaps(desc: Described) -> bool:
     return 1 + sum((size - 1) * stride for size, stride in sizes) > math.prod(desc.shape)
 
 
-def _check_rows(desc: Described, name: str) -> None:
-    """cuDNN numbers the places of a block in the order of the strides."""
+def _check_fold(
+    transform: TensorTransformDescriptor, src_desc: Described, dest_desc: Described
+) -> None:
+    _, before, after, blocks, direction = transform._read()
+    if max(blocks) == 1:
+        return
+    is_fold = direction == FoldingDirection.FOLD
+    if before[1] or (after[1] < 0 if is_fold else after[1] > 0):
+        raise NotSupported(
+            f"cuDNN loses channels: folding may pad them behind the others, unfolding crop them "
+            f"there, got {transform!r}"
+        )
+    # It numbers the places of a block in the order of the strides.
+    name, desc = ("src_desc", src_desc) if is_fold else ("dest_desc", dest_desc)
     if any(outer < inner for outer, inner in itertools.pairwise(desc.strides[2:])):
-        raise ValueError(f"{name} must lie row by row to be folded, got {desc!r}")
+        raise ValueError(f"{name} must lie row by row, got {desc!r} for {transform!r}")
 
 
 # ---- strided gradients ---------------------------------------------------------------------------

@@ -31,6 +31,9 @@ def _settings(case: Case, shape: tuple[int, ...]) -> dict[str, Any]:
     most = case.choose(0, 2)
     before = tuple(case.integer(-((size - 1) // 2), most) for size in base)
     after = tuple(case.integer(-((size - 1) // 2), most) for size in base)
+    if max(fold) > 1:  # cuDNN loses channels that are padded or cropped elsewhere
+        change = min(after[1], 0) if unfold else max(after[1], 0)
+        before, after = (before[0], 0, *before[2:]), (after[0], change, *after[2:])
     return {
         "format": case.choose(NCHW, NHWC), "pad_before": before, "pad_after": after, "fold": fold,
         "direction": cudnn.FoldingDirection(int(unfold)), "ndim": rank, "library": case.library,

@@ -292,11 +292,29 @@ def test_operands_that_do_not_fit(side):
 def test_columns_of_a_block_do_not_lie_outside_rows(side):
     """cuDNN folds such tensors in another order."""
     made = transform(side, fold=2)
+    back = transform(side, fold=2, direction=UNFOLD)
     turned = cudnn.TensorDescriptor((1, 1, 4, 4), strides=(16, 16, 1, 4), library=side.library)
-    x, y = side.blank((1, 1, 4, 4)), side.blank((1, 4, 2, 2))
-    cudnn.transform_tensor_ex(side.handle, made, x.desc, x.data, y.desc, y.data)
+    small = cudnn.TensorDescriptor((1, 4, 2, 2), strides=(16, 4, 1, 2), library=side.library)
+    x, y = side.tensor(np.arange(16).reshape(1, 1, 4, 4)), side.blank((1, 4, 2, 2))
+    cudnn.transform_tensor_ex(side.handle, made, x.desc, x.data, small, y.data)
+    y.check(np.arange(16).reshape(2, 2, 2, 2).transpose(1, 3, 2, 0).reshape(1, 4, 2, 2))
     with pytest.raises(ValueError, match="src_desc must lie row by row"):
         cudnn.transform_tensor_ex(side.handle, made, turned, x.data, y.desc, y.data)
+    with pytest.raises(ValueError, match="dest_desc must lie row by row"):
+        cudnn.transform_tensor_ex(side.handle, back, y.desc, y.data, turned, x.data)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "direction"),
+    [(1, 0, FOLD), (-1, 0, FOLD), (0, -1, FOLD), (1, -1, UNFOLD), (-1, 0, UNFOLD), (0, 1, UNFOLD)],
+)
+def test_channels_that_cudnn_loses(side, before, after, direction):
+    margins = {"pad_before": (0, before, 0, 0), "pad_after": (0, after, 0, 0)}
+    x = side.tensor(np.ones((1, 8, 2, 2)))
+    with pytest.raises(errors.NotSupported, match="cuDNN loses channels"):
+        run(side, {**margins, "fold": (1, 2), "direction": direction}, x.values)
+    _, y = run(side, margins, x.values)
+    y.check(padded(x.values, (0, before, 0, 0), (0, after, 0, 0)))
 
 
 @pytest.mark.parametrize(

@@ -212,8 +212,8 @@ def _unfold(array: Array, blocks: tuple[int, ...]) -> Array:
 def transformed(transform: TensorTransform, array: Array) -> Array:
     """What the transform makes of an array (N, C, *space).
 
-    Channels are padded where each stands for a block, in as many for each one asked for: behind
-    the places of a block, not at each place.
+    Channels are padded where each stands for a place of a block, in as many for each one asked
+    for: behind the places of a block, not at each place.
     """
     margins, blocks = transform.margins(array.ndim), transform.blocks(array.ndim - 2)
     count = math.prod(blocks)
@@ -223,6 +223,18 @@ def transformed(transform: TensorTransform, array: Array) -> Array:
         return _pad(_fold(_pad(array, margins), blocks), around)
     around[1] = (around[1][0], around[1][1] + -array.shape[1] % count)
     return _pad(_unfold(_pad(array, around), blocks), margins)
+
+
+def _check_channels(transform: TensorTransform, rank: int) -> None:
+    """cuDNN loses channels if others than these are padded or cropped."""
+    before, after = transform.margins(rank)[1]
+    is_fold = transform.direction == FoldingDirection.FOLD
+    is_wrong = before != 0 or (after < 0 if is_fold else after > 0)
+    if is_wrong and math.prod(transform.blocks(rank - 2)) > 1:
+        raise not_supported(
+            f"channels are padded by ({before}, {after}): FOLD can pad behind the others only, "
+            "UNFOLD crop there"
+        )
 
 
 def _crops_all(transform: TensorTransform, shape: tuple[int, ...]) -> bool:
@@ -256,6 +268,7 @@ def _transform(
     check_conversion(src.dtype, dest.dtype)
     if _crops_all(transform, src.shape):
         raise not_supported(f"no element of {src.shape} is left")
+    _check_channels(transform, len(src.shape))
     source, out = load(x, src, "src"), view(y, dest, "dest")
     scale = read_scalar(alpha, src.dtype, "alpha"), read_scalar(beta, src.dtype, "beta")
     if scale[1] and _leaves_gaps(transform, src.shape):
