@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,15 @@ import numpy as np
 
 from pycudnn import _core, dtypes
 from pycudnn.abi.cudnn_enums import CUDNN_DIM_MAX, DataType, TensorFormat
-from pycudnn.cudnn._objects import construct, int_array, integers, member, require, shape_of
+from pycudnn.cudnn._objects import (
+    INT_MAX,
+    construct,
+    int_array,
+    integers,
+    member,
+    require,
+    shape_of,
+)
 from pycudnn.libraries import Library, find_library
 
 MAX_BYTES = 2**62
@@ -52,6 +61,12 @@ class TensorDescriptor(_core.TensorDescriptor):
         stored, item_bytes = _stored_as(data_type, layout, dims)
         if steps is not None and not item_bytes:
             raise ValueError(f"strides must be None for {data_type.name}, got {strides!r}")
+        outermost = math.prod(dims[1:]) // (1 if item_bytes else _VECTORS[data_type][1])
+        if steps is None and outermost > INT_MAX:
+            # cuDNN wraps it around in silence.
+            raise ValueError(
+                f"shape {dims} makes a stride of {outermost} elements, strides have 32 bits"
+            )
         found = find_library("cudnn", library)
 
         def set_up(call: _core.ColdCall) -> None:

@@ -96,6 +96,12 @@ def test_packed_tensors_hold_what_numpy_holds(shape, data_type):
         ({"shape": (2, -3, 4, 5)}, ValueError, r"shape\[1\].*got -3"),
         ({"shape": (2, 3, 4, 2**31)}, ValueError, r"shape\[3\].*got 2147483648"),
         ({"shape": (65536,) * 4}, ValueError, "more than memory can have"),
+        ({"shape": (1, 4, 2**30, 6)}, ValueError, "a stride of 25769803776 elements, strides have"),
+        (
+            {"shape": (2, 1, 2**30, 2), "format": cudnn.TensorFormat.NHWC},
+            ValueError,
+            "a stride of 2147483648 elements",
+        ),
         ({"shape": (5,)}, ValueError, "2 to 8 dimensions"),
         ({"shape": ()}, ValueError, "2 to 8 dimensions"),
         ({"shape": (1,) * 17}, ValueError, "2 to 8 dimensions"),
