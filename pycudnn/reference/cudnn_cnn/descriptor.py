@@ -237,6 +237,9 @@ def output_shape(
             f"x has {x.shape[1]} channels, w is for {conv.groups} groups of {w.shape[1]}: "
             f"x is {x.shape}, w is {w.shape}"
         )
+    padded = [n + 2 * more for n, more in zip(x.shape[2:], conv.padding, strict=True)]
+    if max(padded) > _LARGEST_INT:
+        raise bad_param(f"padded sizes {padded} are too large for an int")
     sizes = zip(x.shape[2:], w.shape[2:], conv.padding, conv.stride, conv.dilation, strict=True)
     output = tuple(output_size(*size) for size in itertools.islice(sizes, max(count - 2, 0)))
     if min(output, default=1) < 1:

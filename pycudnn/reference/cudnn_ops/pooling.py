@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from pycudnn.abi.cudnn_enums import CUDNN_DIM_MAX, NanPropagation, PoolingMode
+from pycudnn.abi.cudnn_enums import CUDNN_DIM_MAX, DataType, NanPropagation, PoolingMode
 
 from ..cudnn_graph import Handle
 from ..descriptors import Pooling, Tensor
 from ..memory import (
     blend,
+    compute_dtype,
     destination,
     keep_where,
     load,
@@ -30,6 +31,7 @@ from ..runtime import bad_param, implements, not_supported
 from .activation import checked_nan_propagation
 from .checks import FLOATING, FORWARD, check_alike, check_same_type, check_type
 from .tensor_descriptors import check_positive, first
+from .vectors import joined, split
 
 Array = np.ndarray[Any, Any]
 
@@ -135,6 +137,8 @@ def _output_shape(pooling: Pooling, x_desc: Tensor) -> tuple[int, ...]:
     ):
         if window > size + 2 * padding:
             raise bad_param(f"window {window} > padded input {size + 2 * padding}")
+        if size + 2 * padding - window >= 2**31:
+            raise bad_param(f"padding {padding} makes sizes that are too large for an int")
         spatial.append(1 + (size + 2 * padding - window) // stride)
     return (*x_desc.shape[:2], *spatial)
 
@@ -252,12 +256,14 @@ def pooling_forward(
 
     Padding never is the largest, negative padding crops. Without NaN propagation the largest
     ignores NaN. A window of padding alone, or of -inf, has the lowest finite number as its
-    largest, and NaN as the average without padding.
+    largest, and NaN as the average without padding. int8 may lie in vectors of channels.
     """
     _check(pooling, x_desc, y_desc)
-    check_type(x_desc, "x", FORWARD)
-    source, out = load(x, x_desc, "x"), view(y, y_desc, "y")
+    check_type(x_desc, "x", (*FORWARD, DataType.INT8x4, DataType.INT8x32))
+    vectors, source = split(y, y_desc, "y"), joined(split(x, x_desc, "x"))
+    source = source.astype(compute_dtype(source.dtype), copy=False)
     scale = read_scalar(alpha, y_desc.dtype, "alpha"), read_scalar(beta, y_desc.dtype, "beta")
+    out = joined(vectors)  # of vectors, a copy
     result = destination(out, *scale)
     if _is_max(pooling):
         _largest(pooling, source, result)
@@ -266,7 +272,8 @@ def pooling_forward(
         for outputs, inputs in _taps(pooling, source, result):
             result[outputs] += source[inputs]
         result /= _divisor(pooling, source, result)
-    blend(out, result, *scale)
+    if result is not out:
+        blend(vectors, result.reshape(vectors.shape), *scale)
 
 
 @implements("cudnnPoolingBackward")
