@@ -175,3 +175,12 @@ def optional(
 ) -> int:
     """Address of an operand that may be None, which is NULL."""
     return 0 if value is None else call.operand(value, name, writes, descriptor)
+
+
+def keep_apart(
+    source: int, source_desc: _core.TensorLike, name: str,
+    result: int, result_desc: _core.TensorLike, result_name: str,
+) -> None:  # fmt: skip
+    """ValueError if what a call writes reaches into what it reads; both are addresses."""
+    if source < result + result_desc.extent and result < source + source_desc.extent:
+        raise ValueError(f"{result_name} is written to and must not overlap {name}")

@@ -21,6 +21,7 @@ from pycudnn.cudnn._objects import (
     construct,
     integer,
     integers,
+    keep_apart,
     member,
     require,
     scaling,
@@ -245,7 +246,7 @@ def transform_tensor_ex(
     ``dest_desc`` has the shape of ``init_transform_dest``, and any strides. What is padded is 0,
     and ``beta`` must be 0 then.
 
-    ValueError for another shape, for dest in the memory of src, and for what cuDNN gets wrong:
+    ValueError for another shape, for a dest that overlaps src, and for what cuDNN gets wrong:
     padding a dest with gaps, which it clears, and folding a tensor that does not lie row by row.
     NotSupported for data types that do not go together, and for folding with channels that are
     padded before the others, cropped by FOLD or padded by UNFOLD, of which cuDNN loses some.
@@ -305,8 +306,7 @@ def _transform(
     with _core.ColdCall(handle.library, handle) as call:
         src_at = call.operand(src, "src", False, src_desc)
         dest_at = call.operand(dest, "dest", True, dest_desc)
-        if src_at == dest_at:
-            raise ValueError("dest must not be the memory of src")
+        keep_apart(src_at, src_desc, "src", dest_at, dest_desc, "dest")
         call(
             function,
             handle, transform, scales[0], src_desc, src_at, scales[1], dest_desc, dest_at,

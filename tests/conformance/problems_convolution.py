@@ -26,13 +26,13 @@ RELU, IDENTITY = cudnn.ActivationMode.RELU, cudnn.ActivationMode.IDENTITY
 class Convolution:
     """Shapes and settings of a random convolution, with its descriptor."""
 
-    def __init__(self, case: Case, dtype: str, *, step: int = 1, rank: int | None = None) -> None:
+    def __init__(self, case: Case, dtype: str, *, step: int = 1, dilation: int = 2) -> None:
         self.case, self.dtype = case, dtype
-        rank = rank or case.choose(2, 2, 2, 3)
+        rank = 2 if dtype == "int8" else case.choose(2, 2, 2, 3)
         self.groups = case.choose(1, 1, 2, 3) if step == 1 else 1
         self.geometry = {
             "padding": case.shape(rank, 0, 2), "stride": case.shape(rank, 1, 2),
-            "dilation": case.shape(rank, 1, 2),
+            "dilation": case.shape(rank, 1, dilation),
         }  # fmt: skip
         self.mode = case.choose(*cudnn.ConvolutionMode)
         self.conv = cudnn.ConvolutionDescriptor(
@@ -243,7 +243,8 @@ class Bytes:
 def int8(case: Case) -> None:
     x_type, w_type, format, y_types = INT8[case.choose(*INT8)]
     y_type = case.choose(*y_types)
-    p = Convolution(case, "int8", step=WIDTHS.get(w_type, 4), rank=2)
+    dilation = 2 if x_type == "INT8x32" else 1
+    p = Convolution(case, "int8", step=WIDTHS.get(w_type, 4), dilation=dilation)
     low = 0 if x_type[0] == "U" else -9
     x = Bytes(case, x_type, format, case.rng.integers(low, 10, p.x).astype(float))
     w = Bytes(case, w_type, format, case.rng.integers(-5, 6, p.w).astype(float), weights=True)

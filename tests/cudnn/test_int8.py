@@ -88,7 +88,9 @@ class Problem:
         self.before = rng.integers(-20, 20, shape).astype(float)
         self.y = Tensor(side, self.before, (y_type, format))
         geometry = {name: getattr(self.conv, name) for name in ("padding", "stride", "dilation")}
-        self.sums = exact.convolution(x, w, shape, **geometry)
+        is_flipped = self.conv.mode == cudnn.ConvolutionMode.CONVOLUTION
+        groups = self.conv.groups
+        self.sums = exact.convolution(x, w, shape, groups, **geometry, flip=is_flipped)
         self.side = side
 
     def run(self, algo=1, conv=None, w=None, **scaling):
@@ -109,6 +111,23 @@ def test_forward(side, rng, kind, y_type, algo):
     got = problem.run(algo, alpha=0.25)
     np.testing.assert_array_equal(got, saturated(problem.sums / 4, y_type))
     assert y_type == "FLOAT" or (np.abs(problem.sums / 4) > 128).any()
+
+
+@pytest.mark.parametrize(
+    ("kind", "y_type", "settings"),
+    [
+        ("int8", "FLOAT", {"w_shape": (6, 32, 3, 2)}),
+        ("int8", "INT8", {"groups": 2, "w_shape": (64, 16, 3, 2)}),
+        ("int8x4", "INT8x4", {"groups": 4, "w_shape": (64, 8, 3, 2)}),
+        ("int8x32", "INT8x32", {"dilation": 2}),
+        ("int8x32", "INT8x32", {"mode": cudnn.ConvolutionMode.CONVOLUTION}),
+    ],
+)
+def test_geometries(side, rng, kind, y_type, settings):
+    problem = Problem(side, rng, kind, y_type, **settings)
+    np.testing.assert_array_equal(
+        problem.run(alpha=0.25), saturated(problem.sums / 4, y_type)
+    )
 
 
 @pytest.mark.parametrize(("kind", "y_type"), CASES)
@@ -181,6 +200,10 @@ def test_what_is_not_convolved(side, rng):
         ("int8", "INT8x4", {}),
         ("int8x32", "FLOAT", {}),
         ("int8", "INT8", {"x_shape": (2, 6, 5, 5), "w_shape": (4, 6, 2, 2)}),
+        ("int8", "INT8", {"w_shape": (6, 32, 2, 2)}),
+        ("int8", "INT8", {"dilation": 2}),
+        ("int8x4", "INT8x4", {"dilation": 2}),
+        ("int8", "INT8", {"x_shape": (2, 4, 5, 5, 5), "w_shape": (4, 4, 2, 2, 2), "ndim": 3}),
     ):
         with pytest.raises(errors.CudnnNotSupported):
             Problem(side, rng, kind, y_type, **change).run()
@@ -193,6 +216,44 @@ def test_what_is_not_convolved(side, rng):
             side.handle, problem.x.desc, problem.x.data, problem.w.desc, problem.w.data,
             problem.conv, 1, None, wide.desc, wide.data,
         )  # fmt: skip
+
+
+# ---- pooling of vectors --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("type_name", ["INT8x4", "INT8x32"])
+@pytest.mark.parametrize("mode", [mode.name for mode in cudnn.PoolingMode])
+def test_pooling(side, rng, type_name, mode):
+    values = rng.integers(-100, 101, (2, 64, 6, 7)).astype(float)
+    settings = {"padding": (1, 0), "stride": (2, 1)}
+    pooling = cudnn.PoolingDescriptor(
+        (3, 2), cudnn.PoolingMode[mode], **settings, library=side.library
+    )
+    x = Tensor(side, values, (type_name, VECT))
+    shape = cudnn.get_pooling_forward_output_dim(pooling, x.desc)
+    y = Tensor(side, np.full(shape, 77.0), (type_name, VECT))
+    cudnn.pooling_forward(side.handle, pooling, x.desc, x.data, y.desc, y.data)
+    pooled, _ = exact.pooling(values, shape, mode, (3, 2), **settings)
+    # A sixth is no middle, and float32 divides by it as well as float64.
+    np.testing.assert_array_equal(y.read(), np.rint(pooled.astype(np.float32)))
+
+
+def test_poolings_that_are_not(side):
+    """Of unsigned vectors, and gradients."""
+    pooling = cudnn.PoolingDescriptor(2, library=side.library)
+    unsigned, signed = (
+        (Tensor(side, np.zeros((1, 4, 2, 2)), (name, VECT)),
+         Tensor(side, np.zeros((1, 4, 1, 1)), (name, VECT)))
+        for name in ("UINT8x4", "INT8x4")
+    )  # fmt: skip
+    x, y = unsigned
+    with pytest.raises(errors.CudnnNotSupported):
+        cudnn.pooling_forward(side.handle, pooling, x.desc, x.data, y.desc, y.data)
+    (x, y), dx = signed, side.put(np.zeros(16, np.int8))
+    with pytest.raises(errors.CudnnNotSupported):
+        cudnn.pooling_backward(
+            side.handle, pooling, y.desc, y.data, y.desc, y.data, x.desc, x.data, x.desc, dx
+        )
 
 
 # ---- conversions ---------------------------------------------------------------------------------
@@ -227,7 +288,8 @@ def test_vectors_that_are_not_converted(side):
     eight = Tensor(side, values, ("INT8", NCHW))
     for name in ("INT8x32", "UINT8x4"):
         other = Tensor(side, values, (name, VECT))
-        for x, y in ((eight, other), (other, eight), (other, other)):
+        another = Tensor(side, values, (name, VECT))
+        for x, y in ((eight, other), (other, eight), (other, another)):
             with pytest.raises((errors.CudnnBadParam, errors.CudnnNotSupported)):
                 cudnn.transform_tensor(side.handle, x.desc, x.data, y.desc, y.data)
     four = Tensor(side, values, ("INT8x4", VECT))

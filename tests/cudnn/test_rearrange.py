@@ -93,7 +93,7 @@ def test_im2col_refuses(side):
         call(columns=side.blank((44, 12)))
     with pytest.raises(TypeError, match="columns holds float64, .* float32"):
         call(columns=side.blank((18, 32), "float64"))
-    with pytest.raises(ValueError, match="columns must not be the memory of x"):
+    with pytest.raises(ValueError, match="columns is written to and must not overlap x"):
         call((1, 3, 1, 1), columns=x)
     with pytest.raises(ValueError, match=r"x_desc must be \(N, C, H, W\)"):
         call(x_desc=cudnn.TensorDescriptor((2, 3, 5, 6, 1), library=side.library))
@@ -167,5 +167,5 @@ def test_reordering_refuses(side):
         call(cudnn.FilterDescriptor((32, 32, 1, 1), "int8", library=side.library), *memory)
     with pytest.raises(ValueError, match="output channels in multiples of 32"):
         call(int8x32(side, (8, 32, 1, 1)), *memory)
-    with pytest.raises(ValueError, match="must not be written over its source"):
+    with pytest.raises(ValueError, match="reordered_w is written to and must not overlap w"):
         call(int8x32(side, (32, 32, 1, 1)), memory[0], memory[0])

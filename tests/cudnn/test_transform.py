@@ -271,7 +271,7 @@ def test_operands_that_do_not_fit(side):
     call()
     with pytest.raises(ValueError, match=r"dest_desc must have shape \(2, 3, 5, 5\), got \(2, 3,"):
         call(dest=x)
-    with pytest.raises(ValueError, match="dest must not be the memory of src"):
+    with pytest.raises(ValueError, match="dest is written to and must not overlap src"):
         call(transform(side), dest=x, memory=x.data)
     with pytest.raises(ValueError, match="dest needs 600 bytes, got 480"):
         call(memory=side.put(np.zeros(120, np.float32)))

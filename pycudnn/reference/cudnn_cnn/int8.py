@@ -46,8 +46,12 @@ def check_int8(conv: Convolution, x: Tensor, w: Filter, y: Tensor) -> None:
         )
     if conv.compute_type != DataType.INT32:
         raise not_supported(f"int8 needs compute type INT32, not {conv.compute_type.name}")
-    if w.shape[1] % _UNIT or w.shape[0] % _UNIT:
-        raise not_supported(f"w is {w.shape}: channels must be multiples of {_UNIT}")
+    if len(x.shape) != 4:
+        raise not_supported(f"x is {x.shape}, must have 4 dimensions")
+    if max(conv.dilation) > 1 and x.dtype != DataType.INT8x32:
+        raise not_supported(f"only INT8x32 can be dilated, not {x.dtype.name}")
+    if w.shape[1] % _UNIT or (y.dtype != DataType.FLOAT and w.shape[0] % _UNIT):
+        raise not_supported(f"w is {w.shape}: int8 channels must be multiples of {_UNIT}")
     if x.width > 1:
         return
     nhwc = TensorFormat.NHWC
