@@ -14,7 +14,7 @@ from pycudnn.abi.cudnn_enums import BackendAttributeName as A
 from pycudnn.abi.cudnn_enums import BackendAttributeType as T
 from pycudnn.abi.cudnn_enums import BackendDescriptorType as K
 from pycudnn.abi.cudnn_enums import DataType
-from pycudnn.cudnn._objects import require
+from pycudnn.cudnn._objects import integer, integers, real, require
 from pycudnn.cudnn.graph.descriptor import BackendDescriptor, ByValue, Owner
 from pycudnn.cudnn.graph.execution import Layout, bind, check_workspace, keep_in_capture
 from pycudnn.cudnn.graph.tensor import Tensor
@@ -58,8 +58,18 @@ class _Operand:
 
     @classmethod
     def of_json(cls, content: dict[str, Any]) -> _Operand:
-        shapes = {name: tuple(content[name]) for name in ("shape", "strides")}
-        return cls(**{**content, **shapes})
+        """ValueError or TypeError for what ``asdict`` does not make."""
+        shape = integers(content["shape"], "shape", 1)
+        strides = integers(content["strides"], "strides", 0, len(shape))
+        integer(content["uid"], "uid", -(2**63), 2**63 - 1)
+        integer(content["alignment"], "alignment", 1)
+        if content["alias"] is not None:
+            integer(content["alias"], "alias", -(2**63), 2**63 - 1)
+        if content["value"] is not None:
+            real(content["value"], "value")
+        if not shape or type(content["name"]) is not str or type(content["written"]) is not bool:
+            raise ValueError("no shape, no name, or not said whether it is written")
+        return cls(**{**content, "shape": shape, "strides": strides})
 
     @property
     def data_type(self) -> DataType:
@@ -193,8 +203,9 @@ class ExecutionPlan:
     def from_json(cls, handle: Handle, text: str) -> ExecutionPlan:
         """The plan that ``to_json`` wrote; its operands go by name.
 
-        ValueError for text that it did not write, or that was changed: cuDNN trusts its JSON.
-        CudnnError for a plan of another cuDNN.
+        ValueError for text that it did not write, or that was changed. CudnnError for a plan of
+        another cuDNN. cuDNN trusts its JSON, and a digest keeps out damage, not malice: read no
+        plans of people whose code you would not run.
         """
         require(handle, Handle, "handle")
         require(text, str, "text")
@@ -205,7 +216,7 @@ class ExecutionPlan:
                 raise ValueError("another format or another digest")
             plan = content["plan"]
             operands = Operands(_Operand.of_json(each) for each in content["tensors"])
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"text must be what to_json wrote, got {text[:60]!r}") from error
         descriptor = BackendDescriptor(
             K.EXECUTION_PLAN_DESCRIPTOR,

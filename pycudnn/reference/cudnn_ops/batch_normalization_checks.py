@@ -37,7 +37,7 @@ def parameters_like(x_desc: Tensor, per_activation: bool) -> Tensor:
     shape = (1, *x_desc.shape[1:])
     if not per_activation:
         shape = (1, x_desc.shape[1], *(1,) * (len(shape) - 2))
-    keeps = x_desc.dtype in (DataType.DOUBLE, DataType.INT32)
+    keeps = x_desc.dtype in (DataType.DOUBLE, DataType.INT32, DataType.UINT8)
     dtype = x_desc.dtype if keeps else DataType.FLOAT
     return Tensor(dtype, shape, packed_strides(shape, TensorFormat.NCHW))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import hashlib
 import json
 import math
 
@@ -632,7 +633,11 @@ def test_values_go_through_json(bench):
     check(bench.read(y, memory["y"]), 0.25 * numbers[x])
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", "null", '{"format": "other"}', "x" * 99])
+@pytest.mark.parametrize(
+    "text",
+    ["", "{}", "[]", "null", "[" * 200_000, '{"format": "other"}', "x" * 99],
+    ids=lambda text: text[:20],
+)
 def test_text_of_others_is_no_plan(context, text):
     with pytest.raises(ValueError, match="text must be what to_json wrote"):
         ExecutionPlan.from_json(context.cudnn, text)
@@ -654,6 +659,25 @@ def test_a_plan_that_was_tampered_with_is_refused(bench):
     ):
         with pytest.raises(ValueError, match="text must be what to_json wrote"):
             ExecutionPlan.from_json(graph.handle, json.dumps({**content, **changes}))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"strides": [1]}, {"shape": []}, {"shape": [1, 2.5, 3, 4]}, {"alignment": -1},
+        {"uid": 2**64},
+        {"dtype": "NONE"}, {"name": 5}, {"written": 1}, {"value": "x"}, {"more": 1},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_tensors_that_no_plan_has_are_refused_with_their_digest_too(bench, changes):
+    graph, *_ = fused(bench, **HALF)
+    content = json.loads(graph.plan().to_json())
+    content["tensors"][0].update(changes)
+    body = json.dumps({key: content[key] for key in ("plan", "tensors")}, sort_keys=True)
+    content["digest"] = hashlib.sha256(body.encode()).hexdigest()
+    with pytest.raises(ValueError, match="text must be what to_json wrote"):
+        ExecutionPlan.from_json(graph.handle, json.dumps(content))
 
 
 def test_plans_outlive_their_graph(bench):
