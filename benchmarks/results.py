@@ -113,19 +113,38 @@ def commit() -> str:
         return "unknown"
 
 
-def parser(description: str | None) -> argparse.ArgumentParser:
-    """Make a parser with the options that every benchmark has."""
+def parser(description: str | None, plot: bool = True) -> argparse.ArgumentParser:
+    """Make a parser with the options that every benchmark has; not each can ``plot``."""
     made = argparse.ArgumentParser(description=description)
     made.add_argument("--backend", choices=("auto", "cuda", "reference"), default="auto")
     made.add_argument("--quick", action="store_true", help="less of everything, for a check")
-    made.add_argument("--output", type=Path, default=DIRECTORY, metavar="DIR")
-    made.add_argument("--plot", type=Path, metavar="FILE", help="draw the result as a PNG")
+    made.add_argument(
+        "--output", type=Path, metavar="DIR",
+        help="write the result there (a full run: benchmarks/results, one of a part: nowhere)",
+    )  # fmt: skip
+    if plot:
+        made.add_argument("--plot", type=Path, metavar="FILE", help="draw the result as a PNG")
     return made
 
 
 def backend(options: argparse.Namespace) -> str:
     """Return the backend that ``--backend`` stands for."""
     return default_backend() if options.backend == "auto" else options.backend
+
+
+def directory(options: argparse.Namespace, is_part: bool) -> Path | None:
+    """Return where a result goes: a part of a run takes the place of no full one unasked."""
+    if options.output is not None:
+        return Path(options.output)
+    return None if is_part else DIRECTORY
+
+
+def close(result: Result, directory: Path | None) -> None:
+    """Write the result if it has a place, and say so."""
+    if directory is None:
+        print("not written, since it is a part of a run: --output DIR writes it")
+    else:
+        print(f"wrote {save(result, directory)}")
 
 
 def save(result: Result, directory: str | Path = DIRECTORY) -> Path:
@@ -193,12 +212,12 @@ def show(result: Result, columns: Sequence[str] | None = None) -> None:
 
 
 def finish(result: Result, options: argparse.Namespace, **axes: Any) -> None:
-    """Print the result, write its file and, with ``--plot``, draw it.
+    """Print the result, write its file if it is no quick one and, with ``--plot``, draw it.
 
     ``axes`` are those of ``draw_lines`` (x, y, series) or ``draw_bars`` (labels, y).
     """
     show(result)
-    print(f"wrote {save(result, options.output)}")
+    close(result, directory(options, options.quick))
     if options.plot is not None and axes:
         draw = draw_lines if "x" in axes else draw_bars
         draw(result, options.plot, **axes)

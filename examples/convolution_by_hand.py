@@ -22,6 +22,7 @@ from pycudnn.errors import CudnnError
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 import results
+from command_line import at_least, check_backend, check_picture, make_folder, refusing
 
 
 class Direction(NamedTuple):
@@ -156,34 +157,37 @@ def time(context: CudaContext, call: Callable[[], None]) -> float:
         calls *= 4
 
 
-def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
-    """Read the command line; the default problem is the second convolution of LeNet."""
+def make_parser() -> argparse.ArgumentParser:
+    """Make the parser of the command line; the default problem is LeNet's second convolution."""
     parser = argparse.ArgumentParser(description=__doc__)
     option = parser.add_argument
     option("--backend", choices=("auto", "cuda", "reference"), default="auto")
-    option("--input", type=int, nargs=4, default=[64, 20, 12, 12], metavar=tuple("NCHW"))
-    option("--filters", type=int, default=50, help="output channels (50)")
-    option("--window", type=int, default=5, help="filter height and width (5)")
-    option("--padding", type=int, default=0)
-    option("--stride", type=int, default=1)
+    option("--input", type=at_least(1), nargs=4, default=[64, 20, 12, 12], metavar=tuple("NCHW"))
+    option("--filters", type=at_least(1), default=50, help="output channels (50)")
+    option("--window", type=at_least(1), default=5, help="filter height and width (5)")
+    option("--padding", type=at_least(0), default=0)
+    option("--stride", type=at_least(1), default=1)
     option(
         "--math-type",
-        type=lambda name: cudnn.MathType[name],
-        default=cudnn.MathType.FMA_MATH,
-        metavar="{" + ",".join(cudnn.MathType.__members__) + "}",
+        choices=list(cudnn.MathType.__members__),
+        default="FMA_MATH",
         help="FMA_MATH (the default) is plain float32, DEFAULT_MATH may use TF32",
     )
-    option("--seed", type=int, default=0)
+    option("--seed", type=at_least(0), default=0)
     option("--plot", type=Path, metavar="FILE", help="PNG with a bar per algorithm")
     option("--output", type=Path, metavar="DIR", help="write a result file there")
-    options = parser.parse_args(arguments)
-    options.backend = None if options.backend == "auto" else options.backend
-    return options
+    return parser
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the convolution, print the table, and write what was asked for."""
-    options = parse_arguments(arguments)
+    parser = make_parser()
+    options = parser.parse_args(arguments)
+    options.backend = None if options.backend == "auto" else options.backend
+    options.math_type = cudnn.MathType[options.math_type]
+    check_picture(parser, "--plot", options.plot)
+    make_folder(parser, "--output", options.output)
+    check_backend(parser, options.backend)
     result = results.begin(
         "convolution-by-hand",
         options.backend,
@@ -195,7 +199,7 @@ def main(arguments: list[str] | None = None) -> None:
         math_type=options.math_type.name,
         seed=options.seed,
     )
-    with CudaContext(options.backend) as context:
+    with refusing(parser), CudaContext(options.backend) as context:
         result.rows = convolve(context, options)
     results.show(result)
     if options.plot is not None:

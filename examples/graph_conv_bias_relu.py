@@ -89,18 +89,18 @@ def math_types(x: Tensor) -> tuple[cudnn.MathType, ...]:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run both forms and show them."""
-    parser = tools.parser(__doc__)
-    parser.add_argument(
-        "--input", type=int, nargs=4, default=[32, 64, 28, 28], metavar=tuple("NCHW")
-    )
-    parser.add_argument("--filters", type=int, default=64, help="output channels (64)")
-    options = parser.parse_args(arguments)
+    parser = tools.convolution_parser(__doc__)
+    options = tools.parse(parser, arguments)
     shape = "x".join(map(str, options.input))
     result = results.begin(
         "graph-conv-bias-relu", tools.backend(options), input=shape, filters=options.filters,
         dtype=options.dtype, tf32=options.tf32,
     )  # fmt: skip
-    with config.override(tf32=options.tf32), CudaContext(tools.backend(options)) as context:
+    with (
+        tools.refusing(parser),
+        config.override(tf32=options.tf32),
+        CudaContext(tools.backend(options)) as context,
+    ):
         row, operands = fused(context, options)
         result.rows = [row, *by_calls(context, operands)]
     tools.finish(result, options, "form")

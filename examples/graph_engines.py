@@ -49,18 +49,14 @@ def try_engine(
 
 def main(arguments: list[str] | None = None) -> None:
     """Try every engine and show the table."""
-    parser = tools.parser(__doc__)
-    parser.add_argument(
-        "--input", type=int, nargs=4, default=[32, 64, 28, 28], metavar=tuple("NCHW")
-    )
-    parser.add_argument("--filters", type=int, default=64, help="output channels (64)")
-    options = parser.parse_args(arguments)
+    parser = tools.convolution_parser(__doc__)
+    options = tools.parse(parser, arguments)
     shape = "x".join(map(str, options.input))
     result = results.begin(
         "graph-engines", tools.backend(options), input=shape, filters=options.filters,
         dtype=options.dtype,
     )  # fmt: skip
-    with CudaContext(tools.backend(options)) as context:
+    with tools.refusing(parser), CudaContext(tools.backend(options)) as context:
         graph, y = problem(context, options.input, options.filters, options.dtype)
         operands = tools.Operands(context, graph, options.seed)
         expected = tools.convolution_bias_relu(*operands.values.values())

@@ -24,8 +24,12 @@ def proposal(graph: Graph, index: int | None) -> EngineConfig:
     for config in graph.heuristics():
         if config.engine.index == index or (index is None and config.engine.knobs):
             return config
-    engine = graph.engine(index) if index is not None else graph.engines()[0]
-    return engine.config()
+    engines = graph.engines()
+    chosen = [engine for engine in engines if index in (None, engine.index)]
+    if not chosen:
+        known = ", ".join(str(engine.index) for engine in engines)
+        raise ValueError(f"--engine {index}: there are {known} for this problem")
+    return chosen[0].config()
 
 
 def choose_knob(engine: Engine, name: str | None) -> Knob:
@@ -34,7 +38,7 @@ def choose_knob(engine: Engine, name: str | None) -> Knob:
         print(f"engine {engine.index} has {knob.name}: {knob.minimum} to {knob.maximum}")
     named = [knob for knob in engine.knobs if name in (None, knob.name)]
     if not named:
-        raise SystemExit(f"engine {engine.index} has no knob {name or 'at all'}")
+        raise ValueError(f"--knob: engine {engine.index} has no knob {name or 'at all'}")
     return max(named, key=lambda knob: len(knob.values))
 
 
@@ -59,21 +63,21 @@ def turn(context: CudaContext, options: argparse.Namespace) -> list[results.Row]
 
 def main(arguments: list[str] | None = None) -> None:
     """Turn the knob, show the table, and name the choice."""
-    parser = tools.parser(__doc__)
+    parser = tools.convolution_parser(__doc__)
     parser.add_argument(
-        "--input", type=int, nargs=4, default=[32, 64, 28, 28], metavar=tuple("NCHW")
+        "--engine", type=tools.at_least(0), help="global index (the first proposed)"
     )
-    parser.add_argument("--filters", type=int, default=64, help="output channels (64)")
-    parser.add_argument("--engine", type=int, help="global index (the first proposed)")
     parser.add_argument("--knob", help="TILE_SIZE, say (the one with most values)")
-    parser.add_argument("--values", type=int, default=64, help="try at most so many values (64)")
-    options = parser.parse_args(arguments)
+    parser.add_argument(
+        "--values", type=tools.size, default=64, help="try at most so many values (64)"
+    )
+    options = tools.parse(parser, arguments)
     shape = "x".join(map(str, options.input))
     result = results.begin(
         "graph-knobs", tools.backend(options), input=shape, filters=options.filters,
         dtype=options.dtype,
     )  # fmt: skip
-    with CudaContext(tools.backend(options)) as context:
+    with tools.refusing(parser), CudaContext(tools.backend(options)) as context:
         result.rows = turn(context, options)
     tools.finish(result, options, "knob", "value")
     timed = [row for row in result.rows if "time_us" in row]

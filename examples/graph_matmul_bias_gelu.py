@@ -51,13 +51,17 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the three chains and show them."""
     parser = tools.parser(__doc__)
     for name, size in (("m", 512), ("n", 1024), ("k", 512)):
-        parser.add_argument(f"--{name}", type=int, default=size)
-    options = parser.parse_args(arguments)
+        parser.add_argument(f"--{name}", type=tools.size, default=size)
+    options = tools.parse(parser, arguments)
     result = results.begin(
         "graph-matmul-bias-gelu", tools.backend(options), m=options.m, n=options.n, k=options.k,
         dtype=options.dtype, tf32=options.tf32,
     )  # fmt: skip
-    with config.override(tf32=options.tf32), CudaContext(tools.backend(options)) as context:
+    with (
+        tools.refusing(parser),
+        config.override(tf32=options.tf32),
+        CudaContext(tools.backend(options)) as context,
+    ):
         result.rows = [chain(context, options, length) for length in range(3)]
     tools.finish(result, options, "chain")
 

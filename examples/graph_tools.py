@@ -15,6 +15,10 @@ from pycudnn.errors import CudnnError
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 import results
+from command_line import at_least, check_backend, check_picture, make_folder
+from command_line import refusing as refusing  # for the examples
+
+size = at_least(1)
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
@@ -23,10 +27,29 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     made.add_argument("--backend", choices=("auto", "cuda", "reference"), default="auto")
     made.add_argument("--dtype", choices=("float16", "bfloat16", "float32"), default="float16")
     made.add_argument("--tf32", action="store_true", help="allow TF32 for float32")
-    made.add_argument("--seed", type=int, default=0)
+    made.add_argument("--seed", type=at_least(0), default=0)
     made.add_argument("--plot", type=Path, metavar="FILE", help="draw a PNG")
     made.add_argument("--output", type=Path, metavar="DIR", help="write a result file there")
     return made
+
+
+def convolution_parser(description: str | None) -> argparse.ArgumentParser:
+    """Make a parser with the options of a convolution as well."""
+    made = parser(description)
+    made.add_argument(
+        "--input", type=size, nargs=4, default=[32, 64, 28, 28], metavar=tuple("NCHW")
+    )
+    made.add_argument("--filters", type=size, default=64, help="output channels (64)")
+    return made
+
+
+def parse(made: argparse.ArgumentParser, arguments: list[str] | None) -> argparse.Namespace:
+    """Read the command line, and check what can be checked before the work."""
+    options = made.parse_args(arguments)
+    check_picture(made, "--plot", options.plot)
+    make_folder(made, "--output", options.output)
+    check_backend(made, backend(options))
+    return options
 
 
 def backend(options: argparse.Namespace) -> str | None:

@@ -23,6 +23,9 @@ from layers.models import MODELS
 from pycudnn.device import default_backend
 from pycudnn.errors import PycudnnError
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+from command_line import at_least, check_file, check_package, check_picture
+
 try:
     from nvtx import annotate
 
@@ -243,23 +246,6 @@ def progress(steps: range) -> Any:
     return tqdm(steps, unit="step", disable=None, leave=False)
 
 
-def at_least(least: float, kind: type = int, above: bool = False) -> Callable[[str], Any]:
-    """Make the reader of an option: a finite number of at least ``least``, or above it."""
-
-    def read(text: str) -> Any:
-        bound = f"{'above' if above else 'at least'} {least:g}"
-        try:
-            value = kind(text)
-        except ValueError:
-            noun = "a whole number" if kind is int else "a number"
-            raise argparse.ArgumentTypeError(f"must be {noun} {bound}, got {text!r}") from None
-        if not (least < value if above else least <= value) or value == float("inf"):
-            raise argparse.ArgumentTypeError(f"must be {bound}, got {text}")
-        return value
-
-    return read
-
-
 class UsageError(Exception):
     """An option names something that cannot be used."""
 
@@ -337,24 +323,10 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     if options.lr_decay is None:
         options.lr_decay = PRINTED_DECAY if options.as_printed else length.decay
     if options.save is not None and options.save.suffix == ".safetensors":
-        _require("safetensors", "--save FILE.safetensors", parser)
-    if options.plot is not None:
-        _require("matplotlib", "--plot", parser)
-        if options.plot.suffix != ".png":
-            parser.error(f"--plot {options.plot}: must be a .png file")
-    for name in ("save", "plot"):
-        path = getattr(options, name)
-        if path is not None and not path.absolute().parent.is_dir():
-            parser.error(f"--{name} {path}: there is no folder {path.parent}")
+        check_package(parser, "--save FILE.safetensors", "safetensors")
+    check_file(parser, "--save", options.save)
+    check_picture(parser, "--plot", options.plot)
     return options
-
-
-def _require(package: str, option: str, parser: argparse.ArgumentParser) -> None:
-    """Fail before the training, not after it."""
-    try:
-        __import__(package)
-    except ImportError:
-        parser.error(f"{option} needs the package {package}: pip install {package}")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -121,6 +121,15 @@ def test_finish_prints_and_writes(result, tmp_path, capsys):
     assert results.load(tmp_path / result.file_name) == result
 
 
+def test_a_quick_run_takes_no_result_away(result, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(results, "DIRECTORY", tmp_path)
+    results.finish(result, results.parser("x").parse_args(["--quick"]))
+    assert "not written" in capsys.readouterr().out
+    assert not list(tmp_path.iterdir())
+    results.finish(result, results.parser("x").parse_args([]))
+    assert results.load(tmp_path / result.file_name) == result
+
+
 def test_the_document_is_made_from_the_files(result, tmp_path):
     step, accuracy = (
         results.Result(name, "Some GPU", {"python": "3"}, "abc", "2020-01-02T03:04:05", {"k": 1})

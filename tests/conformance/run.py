@@ -16,28 +16,35 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
+import command_line
 import harness
 import results
 
 from pycudnn import CudaContext
 
+PROBLEMS = 2000  # of a full run
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line."""
-    parser = results.parser(__doc__)
-    parser.add_argument("--problems", type=int, default=2000, help="at least so many in all")
-    parser.add_argument("--seed", type=int, help="repeats a run (default: a random one)")
+    parser = results.parser(__doc__, plot=False)
+    at_least = command_line.at_least
+    parser.add_argument(
+        "--problems", type=at_least(1), default=PROBLEMS, help=f"at least so many ({PROBLEMS})"
+    )
+    parser.add_argument("--seed", type=at_least(0), help="repeats a run (default: a random one)")
     parser.add_argument("--function", action="append", help="only this C function")
     parser.add_argument("--verbose", action="store_true", help="print refusals as well")
     options = parser.parse_args(arguments)
     problems = harness.load_problems()
-    functions = options.function or sorted(problems)
-    unknown = [function for function in functions if function not in problems]
-    if unknown:
-        parser.error(f"no problem function for {', '.join(unknown)}")
+    command_line.check_names(parser, "--function", options.function or (), sorted(problems))
+    functions = list(dict.fromkeys(options.function or sorted(problems)))
+    is_part = len(functions) < len(problems) or options.quick or options.problems < PROBLEMS
     seed = secrets.randbits(32) if options.seed is None else options.seed
     each = 1 if options.quick else -(-options.problems // len(functions))
     backend = results.backend(options)
+    command_line.check_backend(parser, backend)
+    command_line.make_folder(parser, "--output", options.output)
     result = results.begin("conformance", backend, seed=seed, problems_per_function=each)
     print(f"{len(functions)} functions, {each} problems each, --seed {seed}")
     failures = 0
@@ -67,7 +74,7 @@ def main(arguments: list[str] | None = None) -> int:
     never = [row["function"] for row in result.rows if not row["passed"] and not row["failed"]]
     print(f"{sum(total.values())} problems in {time.perf_counter() - started:.0f} s: {dict(total)}")
     print(f"only refused or absent: {', '.join(never) or 'none'}")
-    print(f"wrote {results.save(result, options.output)}")
+    results.close(result, results.directory(options, is_part))
     return 1 if failures else 0
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import secrets
+from pathlib import Path
 
 import harness
 import pytest
+import results
 
 PROBLEMS = harness.load_problems()
 
@@ -34,3 +37,42 @@ def test_a_wrong_result_fails(context, monkeypatch):
     for function in (wrong, outside, lambda case: None):
         monkeypatch.setitem(harness.PROBLEMS, "f", function)
         assert harness.pose(context, "f", 1).result == "failed"
+
+
+@pytest.fixture(scope="module")
+def runner():
+    """run.py beside this file; there is another of that name."""
+    path = Path(__file__).with_name("run.py")
+    spec = importlib.util.spec_from_file_location("conformance_run", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--function", "cudnnPoolingForwar"], "close to it: cudnnPoolingForward, "),
+        (["--problems", "-4"], "--problems: must be at least 1, got -4"),
+        (["--seed", "-1"], "--seed: must be at least 0, got -1"),
+    ],
+)
+def test_bad_options_are_one_line(runner, options, text, backend, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        runner.main(["--backend", backend, *options])
+    assert stopped.value.code == 2
+    assert text in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_part_is_written_only_where_it_is_told_to(runner, backend, tmp_path, monkeypatch, capsys):
+    """It never takes the place of a full result."""
+    monkeypatch.setattr(results, "DIRECTORY", tmp_path / "full")
+    part = ["--backend", backend, "--function", "cudnnSetTensor", "--problems", "3"]
+    assert runner.main(part) == 0
+    assert "not written" in capsys.readouterr().out
+    assert not list(tmp_path.iterdir())
+    assert runner.main([*part, "--output", str(tmp_path / "part")]) == 0
+    (path,) = (tmp_path / "part").iterdir()
+    (row,) = results.load(path).rows
+    assert (row["function"], row["problems"]) == ("cudnnSetTensor", 3)
+    assert not (tmp_path / "full").exists()

@@ -71,3 +71,22 @@ def test_c10_every_algorithm_is_right_and_shown(backend, tmp_path, capsys):
         assert row["algorithm"] in output
     assert "padding=(1, 1)" in output
     assert (tmp_path / "bars.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--input", "1", "0", "1", "1"], "--input: must be at least 1, got 0"),
+        (["--stride", "0"], "--stride: must be at least 1, got 0"),
+        (["--padding", "-1"], "--padding: must be at least 0, got -1"),
+        (["--math-type", "NOPE"], "--math-type: invalid choice: 'NOPE'"),
+        (["--window", "99"], "window"),
+        (["--plot", "missing/x.png"], "--plot missing/x.png: there is no folder"),
+    ],
+)
+def test_bad_options_are_one_line(options, text, backend, capsys):
+    pytest.importorskip("matplotlib")
+    with pytest.raises(SystemExit) as stopped:
+        by_hand.main(["--backend", backend, *options])
+    assert stopped.value.code == 2
+    assert text in capsys.readouterr().err.splitlines()[-1]

@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 import results
 
+from pycudnn.device import default_backend
+
 SMALL = ["--input", "2", "16", "9", "8", "--filters", "8"]
 EXAMPLES = {
     graph_conv_bias_relu: SMALL,
@@ -54,8 +56,53 @@ def test_each_example_says_what_it_does(example, capsys):
 
 
 def test_a_knob_that_is_not_there(backend, capsys):
-    with pytest.raises(SystemExit, match="has no knob NO_KNOB"):
+    with pytest.raises(SystemExit) as stopped:
         graph_knobs.main(["--backend", backend, *SMALL, "--knob", "NO_KNOB"])
+    assert stopped.value.code == 2
+    assert "has no knob NO_KNOB" in capsys.readouterr().err
+
+
+BAD_OPTIONS = [
+    (graph_engines, ["--input", "0", "1", "1", "1"], "--input: must be at least 1, got 0"),
+    (graph_conv_bias_relu, ["--filters", "0"], "--filters: must be at least 1, got 0"),
+    (graph_conv_bias_relu, ["--seed", "-1"], "--seed: must be at least 0, got -1"),
+    (graph_conv_bias_relu, ["--input", *4 * ["1000000"]], "spans 1"),
+    (graph_matmul_bias_gelu, ["--m", "0"], "--m: must be at least 1, got 0"),
+    (graph_matmul_bias_gelu, ["--k", str(2**40)], f"in [1, 2147483647], got {2**40}"),
+    (graph_knobs, ["--values", "0"], "--values: must be at least 1, got 0"),
+    (graph_knobs, ["--values", "-1"], "--values: must be at least 1, got -1"),
+    (graph_knobs, ["--engine", "-1"], "--engine: must be at least 0, got -1"),
+    (graph_knobs, [*SMALL, "--engine", "9999"], "--engine 9999: there are 0, 1"),
+    (graph_engines, ["--plot", "x.xyz"], "--plot x.xyz: must be a .png file"),
+    (graph_engines, ["--plot", "missing/x.png"], "--plot missing/x.png: there is no folder"),
+    (graph_engines, ["--output", "file/x"], "--output file/x: Not a directory"),
+]
+
+
+@pytest.mark.parametrize(("example", "options", "text"), BAD_OPTIONS)
+def test_bad_options_are_one_line(example, options, text, backend, tmp_path, capsys, monkeypatch):
+    """The last line says it, and nothing was computed or written."""
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(SystemExit) as stopped:
+        example.main(["--backend", backend, *options])
+    assert stopped.value.code == 2
+    *usage, line = capsys.readouterr().err.splitlines()
+    assert "error: " in line
+    assert text in line
+    assert usage[0].startswith("usage: ")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.__name__)
+def test_a_backend_that_is_not_there(example, capsys):
+    if default_backend() == "cuda":
+        pytest.skip("there is a GPU")
+    with pytest.raises(SystemExit) as stopped:
+        example.main(["--backend", "cuda"])
+    assert stopped.value.code == 2
+    assert "error: --backend cuda: " in capsys.readouterr().err
 
 
 def test_the_choice_is_the_fastest(backend, tmp_path, capsys):

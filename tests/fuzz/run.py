@@ -3,8 +3,8 @@
 
 Mutates every argument of every call that problems and scenarios make: wrong types, enums, sizes,
 closed and foreign objects, memory that is too small or elsewhere. Exits with 1 if a child crashed
-or hung, a wrong argument was accepted, or an error was of another kind than promised. ``--share``
-and ``--seconds`` do a random part of it.
+or hung, a wrong argument was accepted, or an error was of another kind than promised. ``--quick``,
+``--share`` and ``--seconds`` do a random part of it, ``--function`` one of its functions.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ HERE = Path(__file__).resolve().parent
 PATHS = [HERE, HERE.parent / "conformance", HERE.parents[1] / "benchmarks", HERE.parents[1]]
 sys.path[:0] = map(str, PATHS)
 
+import command_line  # noqa: E402
 import harness  # noqa: E402
 import recording  # noqa: E402
 import results  # noqa: E402
@@ -132,23 +133,37 @@ def flat(row: dict) -> dict:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line."""
-    parser = results.parser(__doc__)
-    parser.add_argument("--seed", type=int, help="repeats a run (default: a random one)")
+    parser = results.parser(__doc__, plot=False)
+    at_least = command_line.at_least
+    parser.add_argument("--seed", type=at_least(0), help="repeats a run (default: a random one)")
     parser.add_argument("--function", action="append", help="only this problem or scenario")
     parser.add_argument(
-        "--share", type=float, default=1.0, help="of the mutations, chosen at random (default: 1)"
+        "--share",
+        type=at_least(0, float, above=True, most=1),
+        help="of the mutations, chosen at random (default: 1, with --quick 0.1)",
     )
     parser.add_argument(
-        "--seconds", type=float, help="stop each function where its part of the time is over"
+        "--seconds",
+        type=at_least(0, float, above=True),
+        help="stop each function where its part of the time is over",
     )
-    parser.add_argument("--workers", type=int, help="processes at a time (default: 2, GPU: 1)")
+    parser.add_argument(
+        "--workers", type=at_least(1), help="processes at a time (default: 2, GPU: 1)"
+    )
     options = parser.parse_args(arguments)
     backend = results.backend(options)
+    command_line.check_backend(parser, backend)
+    command_line.make_folder(parser, "--output", options.output)
     harness.load_problems()
-    functions = options.function or recording.functions()
+    known = recording.functions()
+    command_line.check_names(parser, "--function", options.function or (), known)
+    functions = list(dict.fromkeys(options.function or known))
     seed = secrets.randbits(32) if options.seed is None else options.seed
     workers = options.workers or (1 if backend == "cuda" else 2)
-    plan = Plan(backend, seed, options.share, options.seconds)
+    share = options.share or (0.1 if options.quick else 1.0)
+    plan = Plan(backend, seed, share, options.seconds)
+    is_part = len(functions) < len(known) or share < 1 or options.seconds is not None
+    directory = results.directory(options, is_part)
     print(f"{len(functions)} problems and scenarios, --seed {seed}", flush=True)
     settings = {name: value for name, value in plan._asdict().items() if name != "backend"}
     result = results.begin("fuzz", backend, **settings)
@@ -159,12 +174,12 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"{row['function']}: {text}", flush=True)
         result.rows.append(flat(row))
         total.update({name: result.rows[-1][name] for name in COUNTS})
-        if time.monotonic() > saved + 10:  # a run that is cut off leaves what it has
+        if options.output and time.monotonic() > saved + 10:  # if cut off, leaves what it has
             saved = time.monotonic()
             results.save(result, options.output)
     result.rows.sort(key=lambda row: row["function"])
     print(", ".join(f"{total[name]:,} {name}" for name in COUNTS))
-    print(f"wrote {results.save(result, options.output)}")
+    results.close(result, directory)
     return 1 if total["faults"] or total["crashes"] else 0
 
 

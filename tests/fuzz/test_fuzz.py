@@ -11,6 +11,7 @@ import harness
 import numpy as np
 import pytest
 import recording
+import results
 
 from pycudnn import _core
 
@@ -112,6 +113,44 @@ def test_a_wrong_value_that_passes_is_a_fault(context):
     )
     assert "lenient(n: None): accepted" in faults
     assert "lenient(x: int 'x'): AttributeError: x has no y" in faults
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--function", "cudnnPoolingForwar"], "close to it: cudnnPoolingForward, "),
+        (["--function", "NOPE"], "known: cublasAsumEx, "),
+        (["--share", "7"], "--share: must be above 0 and at most 1, got 7"),
+        (["--share", "0"], "--share: must be above 0 and at most 1, got 0"),
+        (["--seconds", "-1"], "--seconds: must be above 0, got -1"),
+        (["--seconds", "nan"], "--seconds: must be above 0, got nan"),
+        (["--workers", "0"], "--workers: must be at least 1, got 0"),
+        (["--seed", "-1"], "--seed: must be at least 0, got -1"),
+        (["--output", f"{__file__}/x"], "Not a directory"),
+    ],
+)
+def test_bad_options_are_one_line(runner, options, text, backend, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        runner.main(["--backend", backend, *options])
+    assert stopped.value.code == 2
+    captured = capsys.readouterr()
+    assert text in captured.err.splitlines()[-1]
+    assert captured.out == ""
+
+
+def test_a_part_is_written_only_where_it_is_told_to(runner, backend, tmp_path, monkeypatch, capsys):
+    """It never takes the place of a full result."""
+    monkeypatch.setattr(results, "DIRECTORY", tmp_path / "full")
+    part = ["--backend", backend, "--function", "cudnnSetTensor", "--quick"]
+    assert runner.main(part) == 0
+    assert "not written" in capsys.readouterr().out
+    assert not list(tmp_path.iterdir())
+    assert runner.main([*part, "--output", str(tmp_path / "part")]) == 0
+    (path,) = (tmp_path / "part").iterdir()
+    result = results.load(path)
+    assert [row["function"] for row in result.rows] == ["cudnnSetTensor"]
+    assert result.settings["share"] == 0.1
+    assert not (tmp_path / "full").exists()
 
 
 def test_what_was_never_made_can_be_shown():
