@@ -55,7 +55,9 @@ cdef class TensorLike(Owned):
     cdef int ndim
     cdef long long dims[MAX_DIMS]
     cdef long long steps[MAX_DIMS]
+    cdef size_t item                    # bytes of an element; 0: vectors, which strides count
     cdef readonly size_t extent
+    cdef readonly bint overlaps_itself  # elements share memory
 
 
 cdef class TensorDescriptor(TensorLike):
@@ -114,6 +116,14 @@ cdef class Buffer(Pinnable):
     cdef readonly object last_stream
 
 
+cdef struct Span:
+    size_t begin                        # addresses of an operand's first byte and behind its last
+    size_t end
+    bint writes
+    PyObject* name
+    PyObject* descriptor                # NULL: none
+
+
 cdef struct Frame:
     PyObject* library
     PyObject* handle
@@ -122,6 +132,8 @@ cdef struct Frame:
     size_t alignment
     int count
     PyObject* pinned[MAX_PINS]
+    int span_count
+    Span spans[MAX_PINS]
     bint foreign
 
 
@@ -129,6 +141,7 @@ cdef int begin(Frame* frame, Library library, Handle handle) except -1
 cdef int use(Frame* frame, Owned owned) except -1
 cdef void* operand(Frame* frame, object value, str name, bint writes, size_t needed, int dtype,
                    TensorLike descriptor) except? NULL
+cdef int keep_apart(Frame* frame, str over) except -1
 cdef int end(Frame* frame) except -1
 cdef void enter(Handle handle) noexcept nogil
 cdef void leave(Handle handle) noexcept nogil

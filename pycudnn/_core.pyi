@@ -60,6 +60,7 @@ class CublasHandle(Handle):
 
 class TensorLike(Owned):
     extent: int
+    overlaps_itself: bool
     @property
     def shape(self) -> tuple[int, ...]: ...
     @property

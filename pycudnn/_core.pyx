@@ -31,7 +31,7 @@ from libc.string cimport memset
 
 from pycudnn._prototypes cimport *
 
-from pycudnn import abi
+from pycudnn import abi, sharing
 from pycudnn.abi.cudnn_enums import (
     ConvolutionBwdDataAlgo,
     ConvolutionBwdFilterAlgo,
@@ -430,6 +430,23 @@ cdef void leave(Handle handle) noexcept nogil:
 
 # ---- descriptors ---------------------------------------------------------------------------------
 
+cdef bint is_nested(TensorLike desc) noexcept:
+    """Does each stride step over all that the smaller ones reach? Then no elements meet."""
+    cdef long long reach
+    cdef int axis, other
+    for axis in range(desc.ndim):
+        if desc.dims[axis] == 1:
+            continue
+        reach = 0
+        for other in range(desc.ndim):
+            if (desc.steps[other] < desc.steps[axis]
+                    or desc.steps[other] == desc.steps[axis] and other < axis):
+                reach += (desc.dims[other] - 1) * desc.steps[other]
+        if desc.steps[axis] <= reach:
+            return False
+    return True
+
+
 cdef class TensorLike(Owned):
     """A descriptor with shape, strides and data type, and the extent of memory they span."""
 
@@ -444,6 +461,9 @@ cdef class TensorLike(Owned):
             self.steps[axis] = strides[axis]
             extent += (self.dims[axis] - 1) * self.steps[axis]
         self.extent = max(extent * item_bytes, library_bytes)
+        self.item = item_bytes
+        self.overlaps_itself = (item_bytes != 0 and not is_nested(self)
+                                and sharing.overlaps_itself(self.shape, self.strides))
 
     @property
     def shape(self) -> tuple:
@@ -565,6 +585,7 @@ cdef int begin(Frame* frame, Library library, Handle handle) except -1:
     frame.stream = NULL
     frame.alignment = library.alignment
     frame.count = 0
+    frame.span_count = 0
     frame.foreign = False
     if grave_count and not captures:
         empty_graves()
@@ -647,6 +668,7 @@ cdef void* operand(Frame* frame, object value, str name, bint writes, size_t nee
                    TensorLike descriptor) except? NULL:
     """Check one memory argument, pin it and return its address."""
     cdef Buffer buffer
+    cdef Span* span
     cdef int device_index
     cdef Library library = <Library> frame.library
     if isinstance(value, Buffer):
@@ -693,13 +715,88 @@ cdef void* operand(Frame* frame, object value, str name, bint writes, size_t nee
         stream = stream_of(frame)
         if captures or buffer.last_stream is not stream:
             buffer._used_on(stream)
+    span = &frame.spans[frame.span_count]
+    span.begin = buffer.address
+    # Memory without a type is scratch, which is used whole.
+    span.end = span.begin + (needed if needed or dtype >= 0 else buffer.nbytes)
+    if span.end > span.begin:
+        span.writes = writes
+        span.name = <PyObject*> name
+        span.descriptor = NULL if descriptor is None else <PyObject*> descriptor
+        frame.span_count += 1
     return <void*> buffer.address
 
 
 cdef inline void* tensor(Frame* frame, TensorLike descriptor, object value, str name,
                          bint writes) except? NULL:
     """An operand that its descriptor describes."""
+    if writes and descriptor.overlaps_itself:
+        raise ValueError(f"{name} is written to, and elements of {descriptor!r} share memory: "
+                         "give it strides that keep them apart")
     return operand(frame, value, name, writes, descriptor.extent, descriptor.dtype, descriptor)
+
+
+cdef int keep_apart(Frame* frame, str over) except -1:
+    """What a call writes shares no memory with its other operands; it may be all of ``over``."""
+    cdef int index, other
+    cdef Span* first
+    cdef Span* second
+    for index in range(1, frame.span_count):
+        second = &frame.spans[index]
+        for other in range(index):
+            first = &frame.spans[other]
+            if (first.begin < second.end and second.begin < first.end
+                    and (first.writes or second.writes)):
+                settle(first, second, over)
+    return 0
+
+
+cdef int settle(Span* written, Span* other, str over) except -1:
+    """Two spans meet: ValueError unless the call works in place, or no elements are shared."""
+    cdef TensorLike first, second
+    cdef str place = ""
+    if not written.writes:
+        written, other = other, written
+    if written.descriptor != NULL and other.descriptor != NULL:
+        first, second = <TensorLike> written.descriptor, <TensorLike> other.descriptor
+        if over is not None and <str> other.name == over:
+            if (written.begin == other.begin and first.dtype == second.dtype
+                    and same_layout(first, second)):
+                return 0
+            place = ", unless it is at the same place in the same layout and type"
+        if are_apart(first, second, written.begin, other.begin):
+            return 0
+    raise ValueError(f"{<str> written.name} is written to and must not overlap {<str> other.name}"
+                     f"{place}")
+
+
+cdef struct Neighbours:
+    long long first
+    long long second
+    size_t distance
+
+cdef Neighbours[64] neighbours      # last pairs that were found to lie between each other
+
+
+cdef bint are_apart(TensorLike first, TensorLike second, size_t begin,
+                    size_t other_begin) except -1:
+    """Do the elements lie between each other, as channels of one bigger tensor?"""
+    cdef size_t distance = other_begin - begin
+    cdef Neighbours* known = &neighbours[(first.serial * 31 + second.serial + <long long> distance)
+                                         & 63]
+    if (known.first == first.serial and known.second == second.serial
+            and known.distance == distance and first.serial):
+        return True
+    if first.item == 0 or second.item == 0 or sharing.overlap(
+            places(first, begin), places(second, other_begin)):
+        return False
+    known[0] = Neighbours(first.serial, second.serial, distance)
+    return True
+
+
+cdef object places(TensorLike desc, size_t address):
+    return sharing.Places(address, desc.shape, tuple([step * desc.item for step in desc.strides]),
+                          desc.item)
 
 
 cdef double number(object value, str name) except? -1.0:
@@ -1022,6 +1119,8 @@ cdef void* scratch(Frame* frame, object workspace, size_t needed, size_t* size) 
         return NULL
     cdef void* address = operand(frame, workspace, "workspace", True, needed, -1, None)
     size[0] = (<Buffer> frame.pinned[frame.count - 1]).nbytes
+    if size[0]:
+        frame.spans[frame.span_count - 1].end = <size_t> address + size[0]
     return address
 
 
@@ -1058,6 +1157,7 @@ cdef int convolve(int direction, str function, CudnnHandle handle,
         workspace_size(conv, direction, handle, a_desc, a_name, b_desc, b_name, c_desc, c_name, algo,
                        &needed)
         space = scratch(&frame, workspace, needed, &space_bytes)
+        keep_apart(&frame, None)
         scale(&scalars, alpha, beta, c_desc.dtype)
         call = <cudnnConvolutionForward_fn> handle.library.get(
             CONVOLUTION_FORWARD + direction, function)
@@ -1165,6 +1265,7 @@ def convolution_bias_activation_forward(
         workspace_size(conv, FORWARD, handle, x_desc, "x", w_desc, "w", y_desc, "y", algorithm,
                        &needed)
         space = scratch(&frame, workspace, needed, &space_bytes)
+        keep_apart(&frame, "z")
         scale(&scalars, alpha1, alpha2, y_desc.dtype)
         call = <cudnnConvolutionBiasActivationForward_fn> handle.library.get(
             CONVOLUTION_BIAS_ACTIVATION, "cudnnConvolutionBiasActivationForward")
@@ -1185,7 +1286,8 @@ def convolution_bias_activation_forward(
 
 
 cdef int map_tensor(int slot, str function, CudnnHandle handle, TensorDescriptor a_desc, a,
-                    str a_name, TensorDescriptor c_desc, c, str c_name, alpha, beta) except -1:
+                    str a_name, TensorDescriptor c_desc, c, str c_name, str over, alpha,
+                    beta) except -1:
     """f(handle, alpha, aDesc, A, beta, cDesc, C): the shape that three functions share."""
     cdef Frame frame
     cdef Scalars scalars
@@ -1199,6 +1301,7 @@ cdef int map_tensor(int slot, str function, CudnnHandle handle, TensorDescriptor
         use(&frame, c_desc)
         a_data = tensor(&frame, a_desc, a, a_name, False)
         c_data = tensor(&frame, c_desc, c, c_name, True)
+        keep_apart(&frame, over)
         scale(&scalars, alpha, beta, a_desc.dtype)
         call = <cudnnAddTensor_fn> handle.library.get(slot, function)
         with nogil:
@@ -1222,13 +1325,14 @@ def convolution_backward_bias(CudnnHandle handle not None, TensorDescriptor dy_d
     dy (N, K, H, W), db (1, K, 1, 1).
     """
     map_tensor(CONVOLUTION_BACKWARD_BIAS, "cudnnConvolutionBackwardBias", handle, dy_desc, dy,
-               "dy", db_desc, db, "db", alpha, beta)
+               "dy", db_desc, db, "db", None, alpha, beta)
 
 
 def add_tensor(CudnnHandle handle not None, TensorDescriptor a_desc not None, a,
                TensorDescriptor c_desc not None, c, *, alpha=1.0, beta=1.0) -> None:
     """c = alpha a + beta c, a's dimensions of 1 repeated (cudnnAddTensor)."""
-    map_tensor(ADD_TENSOR, "cudnnAddTensor", handle, a_desc, a, "a", c_desc, c, "c", alpha, beta)
+    map_tensor(ADD_TENSOR, "cudnnAddTensor", handle, a_desc, a, "a", c_desc, c, "c", "a", alpha,
+               beta)
 
 
 def transform_tensor(CudnnHandle handle not None, TensorDescriptor x_desc not None, x,
@@ -1240,7 +1344,7 @@ def transform_tensor(CudnnHandle handle not None, TensorDescriptor x_desc not No
     if y_desc.dtype == DOUBLE and x_desc.dtype != DOUBLE:
         raise NotSupported(f"cuDNN cannot convert to float64: x is {x_desc!r}, y is {y_desc!r}")
     map_tensor(TRANSFORM_TENSOR, "cudnnTransformTensor", handle, x_desc, x, "x", y_desc, y, "y",
-               alpha, beta)
+               None, alpha, beta)
 
 
 cdef int rescale(int slot, str function, CudnnHandle handle, TensorDescriptor y_desc, y,
@@ -1280,7 +1384,8 @@ def scale_tensor(CudnnHandle handle not None, TensorDescriptor y_desc not None, 
 
 
 cdef int apply(int slot, str function, CudnnHandle handle, Owned operation,
-               TensorDescriptor x_desc, x, TensorDescriptor y_desc, y, alpha, beta) except -1:
+               TensorDescriptor x_desc, x, TensorDescriptor y_desc, y, str over, alpha,
+               beta) except -1:
     """y = alpha f(x) + beta y for a descriptor that says f (activation, pooling)."""
     cdef Frame frame
     cdef Scalars scalars
@@ -1295,6 +1400,7 @@ cdef int apply(int slot, str function, CudnnHandle handle, Owned operation,
         use(&frame, y_desc)
         x_data = tensor(&frame, x_desc, x, "x", False)
         y_data = tensor(&frame, y_desc, y, "y", True)
+        keep_apart(&frame, over)
         scale(&scalars, alpha, beta, y_desc.dtype)
         call = <cudnnActivationForward_fn> handle.library.get(slot, function)
         with nogil:
@@ -1312,7 +1418,7 @@ cdef int apply(int slot, str function, CudnnHandle handle, Owned operation,
 
 cdef int apply_backward(int slot, str function, CudnnHandle handle, Owned operation,
                         TensorDescriptor y_desc, y, TensorDescriptor dy_desc, dy,
-                        TensorDescriptor x_desc, x, TensorDescriptor dx_desc, dx,
+                        TensorDescriptor x_desc, x, TensorDescriptor dx_desc, dx, str over,
                         alpha, beta) except -1:
     """dx = alpha f'(x, y) dy + beta dx for a descriptor that says f (activation, pooling)."""
     cdef Frame frame
@@ -1334,6 +1440,7 @@ cdef int apply_backward(int slot, str function, CudnnHandle handle, Owned operat
         dy_data = tensor(&frame, dy_desc, dy, "dy", False)
         x_data = tensor(&frame, x_desc, x, "x", False)
         dx_data = tensor(&frame, dx_desc, dx, "dx", True)
+        keep_apart(&frame, over)
         scale(&scalars, alpha, beta, dx_desc.dtype)
         call = <cudnnActivationBackward_fn> handle.library.get(slot, function)
         with nogil:
@@ -1356,7 +1463,7 @@ def activation_forward(CudnnHandle handle not None, ActivationDescriptor activat
                        *, alpha=1.0, beta=0.0) -> None:
     """y = alpha f(x) + beta y, element by element (cudnnActivationForward); y may be x."""
     apply(ACTIVATION_FORWARD, "cudnnActivationForward", handle, activation, x_desc, x, y_desc, y,
-          alpha, beta)
+          "x", alpha, beta)
 
 
 def activation_backward(CudnnHandle handle not None, ActivationDescriptor activation not None,
@@ -1365,7 +1472,7 @@ def activation_backward(CudnnHandle handle not None, ActivationDescriptor activa
                         *, alpha=1.0, beta=0.0) -> None:
     """dx = alpha f'(x) dy + beta dx (cudnnActivationBackward); dx may be dy."""
     apply_backward(ACTIVATION_BACKWARD, "cudnnActivationBackward", handle, activation, y_desc, y,
-                   dy_desc, dy, x_desc, x, dx_desc, dx, alpha, beta)
+                   dy_desc, dy, x_desc, x, dx_desc, dx, "dy", alpha, beta)
 
 
 cdef int check_pooled(PoolingDescriptor pooling, TensorDescriptor x_desc,
@@ -1390,7 +1497,7 @@ def pooling_forward(CudnnHandle handle not None, PoolingDescriptor pooling not N
     """
     check_pooled(pooling, x_desc, y_desc)
     apply(POOLING_FORWARD, "cudnnPoolingForward", handle, pooling, x_desc, x, y_desc, y,
-          alpha, beta)
+          None, alpha, beta)
 
 
 def pooling_backward(CudnnHandle handle not None, PoolingDescriptor pooling not None,
@@ -1400,7 +1507,7 @@ def pooling_backward(CudnnHandle handle not None, PoolingDescriptor pooling not 
     """dx = alpha (gradient of the input) + beta dx (cudnnPoolingBackward)."""
     check_pooled(pooling, x_desc, y_desc)
     apply_backward(POOLING_BACKWARD, "cudnnPoolingBackward", handle, pooling, y_desc, y, dy_desc,
-                   dy, x_desc, x, dx_desc, dx, alpha, beta)
+                   dy, x_desc, x, dx_desc, dx, None, alpha, beta)
 
 
 cdef int check_softmax(int kind, int mode, TensorDescriptor first,
@@ -1432,7 +1539,7 @@ cdef bint is_packed(TensorDescriptor desc, bint channels_last) noexcept:
     return True
 
 
-cdef bint same_layout(TensorDescriptor first, TensorDescriptor second) noexcept:
+cdef bint same_layout(TensorLike first, TensorLike second) noexcept:
     cdef int axis
     if first.ndim != second.ndim:
         return False
@@ -1465,6 +1572,7 @@ def softmax_forward(CudnnHandle handle not None, algorithm, mode,
         use(&frame, y_desc)
         x_data = tensor(&frame, x_desc, x, "x", False)
         y_data = tensor(&frame, y_desc, y, "y", True)
+        keep_apart(&frame, "x")
         scale(&scalars, alpha, beta, y_desc.dtype)
         call = <cudnnSoftmaxForward_fn> handle.library.get(SOFTMAX_FORWARD, "cudnnSoftmaxForward")
         with nogil:
@@ -1503,6 +1611,7 @@ def softmax_backward(CudnnHandle handle not None, algorithm, mode,
         y_data = tensor(&frame, y_desc, y, "y", False)
         dy_data = tensor(&frame, dy_desc, dy, "dy", False)
         dx_data = tensor(&frame, dx_desc, dx, "dx", True)
+        keep_apart(&frame, "dy")
         scale(&scalars, alpha, beta, dx_desc.dtype)
         call = <cudnnSoftmaxBackward_fn> handle.library.get(
             SOFTMAX_BACKWARD, "cudnnSoftmaxBackward")
@@ -1564,6 +1673,7 @@ cdef int drop(int slot, str function, CudnnHandle handle, DropoutDescriptor drop
         reserve = operand(&frame, reserve_space, "reserve_space", True, needed, -1, None)
         # The states live as long as the queued work: their buffer is an operand too.
         operand(&frame, dropout.states, "states", True, 0, -1, None)
+        keep_apart(&frame, a_name)
         call = <cudnnDropoutForward_fn> handle.library.get(slot, function)
         with nogil:
             enter(handle)

@@ -26,6 +26,7 @@ from pycudnn._core cimport (
     end,
     enter,
     fail,
+    keep_apart,
     leave,
     number,
     operand,
@@ -351,9 +352,7 @@ cdef int multiply(int slot, str function, BlasHandle handle, transa, transb, m, 
         a_data = memory(&frame, a, "a", False, a_span, types.a)
         b_data = memory(&frame, b, "b", False, b_span, types.b)
         c_data = memory(&frame, c, "c", True, c_span, types.c)
-        if inner and (c_data == a_data or c_data == b_data):
-            raise ValueError(f"c must not be the memory of {'a' if c_data == a_data else 'b'}: "
-                             "a product cannot be computed in place")
+        keep_apart(&frame, None)
         alpha_data = scalar(&frame, mode, alpha, "alpha", types.scalar, &alpha_room)
         beta_data = scalar(&frame, mode, beta, "beta", types.scalar, &beta_room)
         address = handle.library.get(slot, function)
@@ -519,6 +518,7 @@ cdef int add_matrices(int slot, str function, int dtype, BlasHandle handle, tran
         a_data = memory(&frame, a, "a", False, matrix(a_rows, rows + columns - a_rows, ld_a), dtype)
         b_data = memory(&frame, b, "b", False, matrix(b_rows, rows + columns - b_rows, ld_b), dtype)
         c_data = memory(&frame, c, "c", True, matrix(rows, columns, ld_c), dtype)
+        keep_apart(&frame, None)
         alpha_data = scalar(&frame, mode, alpha, "alpha", dtype, &alpha_room)
         beta_data = scalar(&frame, mode, beta, "beta", dtype, &beta_room)
         call = <cublasSgeam_fn> handle.library.get(slot, function)
@@ -579,6 +579,7 @@ cdef int multiply_vector(int slot, str function, int dtype, BlasHandle handle, t
         a_data = memory(&frame, a, "a", False, matrix(rows, columns, ld), dtype)
         x_data = memory(&frame, x, "x", False, vector(rows if op else columns, inc_x), dtype)
         y_data = memory(&frame, y, "y", True, vector(columns if op else rows, inc_y), dtype)
+        keep_apart(&frame, None)
         alpha_data = scalar(&frame, mode, alpha, "alpha", dtype, &alpha_room)
         beta_data = scalar(&frame, mode, beta, "beta", dtype, &beta_room)
         call = <cublasSgemv_v2_fn> handle.library.get(slot, function)
@@ -636,6 +637,7 @@ cdef int add_outer(int slot, str function, int dtype, BlasHandle handle, m, n, a
         x_data = memory(&frame, x, "x", False, vector(rows, inc_x), dtype)
         y_data = memory(&frame, y, "y", False, vector(columns, inc_y), dtype)
         a_data = memory(&frame, a, "a", True, matrix(rows, columns, ld), dtype)
+        keep_apart(&frame, None)
         alpha_data = scalar(&frame, mode, alpha, "alpha", dtype, &room)
         call = <cublasSger_v2_fn> handle.library.get(slot, function)
         with nogil:
@@ -683,6 +685,7 @@ cdef int add_vector(int slot, str function, int dtype, BlasHandle handle, n, alp
         mode = handle.pointer_mode_code
         x_data = memory(&frame, x, "x", False, vector(count, inc_x), dtype)
         y_data = memory(&frame, y, "y", True, vector(count, inc_y), dtype)
+        keep_apart(&frame, None)
         alpha_data = scalar(&frame, mode, alpha, "alpha", dtype, &room)
         call = <cublasSaxpy_v2_fn> handle.library.get(slot, function)
         with nogil:
@@ -764,6 +767,7 @@ cdef int move_vector(int slot, str function, int dtype, BlasHandle handle, n, x,
             return 0
         x_data = memory(&frame, x, "x", writes_x, vector(count, inc_x), dtype)
         y_data = memory(&frame, y, "y", True, vector(count, inc_y), dtype)
+        keep_apart(&frame, None)
         call = <cublasSswap_v2_fn> handle.library.get(slot, function)
         with nogil:
             enter(handle)

@@ -7,15 +7,13 @@ computes nonsense.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from pycudnn import sharing
 from pycudnn.cublas._shapes import Block
-
-# Beyond this effort of NumPy's exact search, operands whose spans meet count as overlapping.
-_EFFORT: dict[str, Any] = {"max_work": 1_000_000}
+from pycudnn.sharing import Places
 
 
 class Piece(NamedTuple):
@@ -43,25 +41,13 @@ class Piece(NamedTuple):
         )
 
 
-@dataclass(frozen=True)
-class _Ghost:
-    """An array's outline for NumPy; the memory, which may be a GPU's, is not touched."""
-
-    __array_interface__: dict[str, Any]
-
-
-def _ghost(piece: Piece) -> np.ndarray:
+def _places(piece: Piece) -> Places:
     block, item = piece.block, piece.item
-    return np.asarray(
-        _Ghost(
-            {
-                "version": 3,
-                "data": (piece.address, True),
-                "typestr": "|u1",
-                "shape": (piece.copies, block.runs, block.length * item),
-                "strides": (piece.stride * item, abs(block.step) * item, 1),
-            }
-        )
+    return Places(
+        piece.address,
+        (piece.copies, block.runs, block.length),
+        (piece.stride * item, abs(block.step) * item, item),
+        item,
     )
 
 
@@ -71,10 +57,7 @@ def overlap(first: Piece, second: Piece) -> bool:
         return False
     if not first.block.span or not second.block.span:
         return False
-    try:
-        return np.shares_memory(_ghost(first), _ghost(second), **_EFFORT)
-    except np.exceptions.TooHardError:
-        return True
+    return sharing.overlap(_places(first), _places(second))
 
 
 def repeats(piece: Piece) -> bool:

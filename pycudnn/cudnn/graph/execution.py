@@ -98,7 +98,8 @@ def bind(
         elif isinstance(value, ByValue):
             raise TypeError(f"tensor {layout.name} must be memory, got {value!r}")
         else:
-            writes = written is None or layout.uid in written
+            # What overlaps itself is an input that repeats, or else no kernel could write it.
+            writes = not layout.overlaps_itself if written is None else layout.uid in written
             name = f"tensor {layout.name}"
             addresses.append(
                 call.operand(value, name, writes, layout, alignment=layout.alignment)
