@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from types import TracebackType
@@ -10,7 +9,7 @@ from typing import Any
 
 from pycudnn import cublas, cublaslt, cudnn
 from pycudnn.device import Device
-from pycudnn.memory import Buffer, empty
+from pycudnn.memory import Buffer, as_index, empty
 
 
 class CudaContext:
@@ -64,7 +63,7 @@ class CudaContext:
         the graph that was captured with it. MemoryError as for ``empty``: then there is none until
         the next call.
         """
-        nbytes = operator.index(nbytes)
+        nbytes = as_index(nbytes, "nbytes")
         if nbytes < 0:
             raise ValueError(f"nbytes must not be negative, got {nbytes}")
         if self.closed:

@@ -271,9 +271,12 @@ class Device:
         """Find or make the one object."""
         if backend is None:
             backend = default_backend()
-        if backend not in BACKENDS:
+        if not isinstance(backend, str) or backend not in BACKENDS:
             raise ValueError(f"backend must be one of {BACKENDS} or None, got {backend!r}")
-        index = operator.index(index)
+        try:
+            index = operator.index(index)
+        except TypeError:
+            raise TypeError(f"index must be an int, got {index!r}") from None
         made = _devices.get((backend, index))
         if made is not None:
             return made

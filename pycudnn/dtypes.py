@@ -39,8 +39,9 @@ def to_data_type(dtype: Any, name: str = "dtype") -> DataType:
     try:
         if dtype is None:  # NumPy takes it for float64
             raise TypeError
-        return _CODES[BFLOAT16 if dtype == "bfloat16" else np.dtype(dtype)]
-    except (TypeError, KeyError):
+        is_name = isinstance(dtype, str) and dtype == "bfloat16"
+        return _CODES[BFLOAT16 if is_name else np.dtype(dtype)]
+    except (TypeError, ValueError, SyntaxError, KeyError):  # NumPy parses the text of a dtype
         known = ", ".join(str(known) for known in _CODES)
         raise TypeError(f"{name} must be a DataType or one of {known}, got {dtype!r}") from None
 

@@ -151,11 +151,11 @@ def get_library(name: str, backend: str | None = None) -> Library:
     One object per name and backend, for the life of the process. Raises LibraryNotFound where
     the real one is not installed, ValueError for another name.
     """
-    if name not in NAMES:
+    if not isinstance(name, str) or name not in NAMES:
         raise ValueError(f"name must be one of {NAMES}, got {name!r}")
     if backend is None:
         backend = default_backend()
-    if backend not in BACKENDS:
+    if not isinstance(backend, str) or backend not in BACKENDS:
         raise ValueError(f"backend must be one of {BACKENDS} or None, got {backend!r}")
     with _lock:
         if (name, backend) not in _libraries:
@@ -165,10 +165,11 @@ def get_library(name: str, backend: str | None = None) -> Library:
 
 def find_library(name: str, library: Library | str | None) -> Library:
     """The ``library`` argument of every constructor: a Library, a backend's name, or None."""
-    if library is None or isinstance(library, str):
+    if library is None or (isinstance(library, str) and library in BACKENDS):
         return get_library(name, library)
     if not isinstance(library, Library):
-        raise TypeError(f"library must be a Library, a backend's name or None, got {library!r}")
+        kind = ValueError if isinstance(library, str) else TypeError
+        raise kind(f"library must be a Library, one of {BACKENDS} or None, got {library!r}")
     if library.name != name:
         raise ValueError(f"library must be a {name} library, got {library!r}")
     return library

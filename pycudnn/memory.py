@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, Union
 
 import ml_dtypes
@@ -24,9 +24,21 @@ from pycudnn.errors import LibraryMismatch
 Shape = Union[int, Sequence[int]]  # noqa: UP007 (evaluated at import, on Python 3.10 too)
 
 
+def as_index(value: Any, name: str) -> int:
+    """A whole number, or a TypeError that names the argument."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an int, got {value!r}") from None
+
+
 def _as_shape(shape: Shape) -> tuple[int, ...]:
-    sizes = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
-    checked = tuple(operator.index(size) for size in sizes)
+    is_sequence = isinstance(shape, Iterable) and not isinstance(shape, (str, bytes, Set, Mapping))
+    sizes: Any = shape if is_sequence else (shape,)
+    try:
+        checked = tuple(operator.index(size) for size in sizes)
+    except TypeError:
+        raise TypeError(f"shape must be an int or a sequence of ints, got {shape!r}") from None
     for axis, size in enumerate(checked):
         if size < 0:
             raise ValueError(
@@ -35,18 +47,24 @@ def _as_shape(shape: Shape) -> tuple[int, ...]:
     return checked
 
 
-def _as_dtype(dtype: Any) -> np.dtype[Any]:
+def _as_dtype(given: Any, name: str = "dtype") -> np.dtype[Any]:
+    dtype = given
     if isinstance(dtype, DataType):
         dtype = dtypes.to_numpy(dtype)
     elif isinstance(dtype, str) and dtype == "bfloat16":
         dtype = ml_dtypes.bfloat16
     try:
-        found = np.dtype(dtype)
-    except TypeError:
+        found = None if dtype is None else np.dtype(dtype)
+    except (TypeError, ValueError, SyntaxError):  # NumPy parses the text of a dtype
         found = None
-    if dtype is None or found is None or found.hasobject or not found.isnative:
-        raise TypeError(f"dtype must be a native NumPy number type, got {dtype!r}")
+    if found is None or not found.isnative or not _is_number(found):
+        raise TypeError(f"{name} must be a native NumPy number type, got {given!r}")
     return found
+
+
+def _is_number(dtype: np.dtype[Any]) -> bool:
+    """Is it a type of numbers? The kind of ml_dtypes' is V, as of structures and untyped bytes."""
+    return dtype.kind in "biufc" or (dtype.kind == "V" and dtype.type is not np.void)
 
 
 class Buffer(_core.Buffer):
@@ -63,6 +81,7 @@ class Buffer(_core.Buffer):
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     device: Device
+    _memory: Memory | None = None
 
     def __init__(
         self, memory: Memory, address: int, shape: tuple[int, ...], dtype: np.dtype[Any]
@@ -70,7 +89,7 @@ class Buffer(_core.Buffer):
         self.device = device = memory.device
         self.shape = shape
         self.dtype = dtype
-        self._memory: Memory | None = memory
+        self._memory = memory
         nbytes = math.prod(shape) * dtype.itemsize
         self._set(address, nbytes, device.backend, device.index, dtypes.code(dtype))
 
@@ -92,6 +111,8 @@ class Buffer(_core.Buffer):
         return self.last_stream
 
     def __repr__(self) -> str:
+        if self.backend is None:
+            return "<Buffer that was never made>"
         state = ", closed" if self.closed else ""
         return f"Buffer({self.shape}, {self.dtype}, {self.device}{state})"
 
@@ -102,6 +123,8 @@ class Buffer(_core.Buffer):
 
     def _open(self) -> Memory:
         memory = self._memory
+        if self.backend is None:
+            raise ValueError("this Buffer was never made: use empty, zeros or from_numpy")
         if self.closed or memory is None:
             raise ValueError("this Buffer is closed")
         return memory
@@ -160,7 +183,9 @@ class Buffer(_core.Buffer):
         same device the copy is queued, and the source must not be changed before it is done.
         ValueError for another shape, TypeError for another dtype.
         """
+        self._open()
         if isinstance(source, Buffer):
+            source._open()
             if source.device is self.device:
                 self._copy_buffer(source, stream)
                 return
@@ -196,7 +221,7 @@ class Buffer(_core.Buffer):
 
     def fill_bytes(self, value: int, stream: Stream | None = None) -> None:
         """Set every byte to ``value``, 0 to 255; 255 makes every float a NaN."""
-        value = operator.index(value)
+        value = as_index(value, "value")
         if not 0 <= value <= 255:
             raise ValueError(f"value must be in [0, 255], got {value}")
         chosen = self._begin(stream)
@@ -209,6 +234,7 @@ class Buffer(_core.Buffer):
 
     def reshape(self, *shape: Any) -> Buffer:
         """The same memory in another shape of as many elements; one size may be -1."""
+        self._open()
         sizes = list(shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape)
         if sizes.count(-1) == 1:
             known = math.prod(size for size in sizes if size != -1)
@@ -226,7 +252,7 @@ class Buffer(_core.Buffer):
         """
         memory = self._open()
         kind = self.dtype if dtype is None else _as_dtype(dtype)
-        offset = operator.index(offset)
+        offset = as_index(offset, "offset")
         room = self.nbytes - offset
         if not 0 <= offset <= self.nbytes or offset % kind.itemsize:
             raise ValueError(
@@ -412,6 +438,7 @@ def zeros(
 def from_numpy(array: Any, device: Device | None = None, stream: Stream | None = None) -> Buffer:
     """A new buffer with a copy of an array, complete on return; arguments as for ``empty``."""
     array = np.asarray(array)
+    _as_dtype(array.dtype, "the dtype of array")
     if stream is not None and stream.capturing:
         # The copy is made now and only once, not at each launch of the graph.
         device, stream = stream.device, None

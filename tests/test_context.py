@@ -82,6 +82,9 @@ def test_workspace_grows_and_never_shrinks(context):
     assert context.workspace(1000) is large
     with pytest.raises(ValueError, match="nbytes must not be negative, got -1"):
         context.workspace(-1)
+    for wrong in (1.5, "12", None):
+        with pytest.raises(TypeError, match=f"nbytes must be an int, got {wrong!r}"):
+            context.workspace(wrong)
 
 
 def test_no_memory_for_a_workspace(context):

@@ -117,6 +117,14 @@ def test_index_out_of_range_names_the_count(backend, index):
 def test_unknown_backend():
     with pytest.raises(ValueError, match="backend must be one of .*'opencl'"):
         Device("opencl")
+    with pytest.raises(ValueError, match="backend must be one of .*got array"):
+        Device(np.zeros(4))
+
+
+@pytest.mark.parametrize("index", [1.5, "0", None])
+def test_an_index_that_is_no_int(backend, index):
+    with pytest.raises(TypeError, match=f"index must be an int, got {index!r}"):
+        Device(backend, index)
 
 
 def test_properties(device, backend):

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from pycudnn.libraries import get_library
+import numpy as np
+import pytest
+
+from pycudnn import cudnn
+from pycudnn.libraries import find_library, get_library
 
 
 class Broken:
@@ -32,3 +36,21 @@ def test_argument_that_cannot_be_read_is_described_by_its_type():
     ]
     assert broken.asked == 1
     assert "x: <unreadable Broken>" in str(library.error("cudnnSetX", 2000, (("x", broken),)))
+
+
+@pytest.mark.parametrize(
+    ("library", "kind"), [("x", ValueError), ("", ValueError), (3, TypeError), ([], TypeError)]
+)
+def test_the_argument_is_called_library(library, kind):
+    text = r"library must be a Library, one of \('cuda', 'reference'\) or None, got "
+    with pytest.raises(kind, match=text):
+        find_library("cudnn", library)
+    with pytest.raises(kind, match=text):
+        cudnn.TensorDescriptor((1, 2, 3, 4), library=library)
+
+
+def test_names_that_are_no_text():
+    with pytest.raises(ValueError, match="name must be one of .*got array"):
+        get_library(np.zeros(4))
+    with pytest.raises(ValueError, match="backend must be one of .*got array"):
+        get_library("cudnn", np.zeros(4))

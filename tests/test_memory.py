@@ -32,6 +32,63 @@ def stream(device: Device):
 # ---- making them ----
 
 
+@pytest.mark.parametrize(
+    "shape", [2.5, "12", None, [1.5], [[1]], {1: 2}, {3}, np.zeros(3)], ids=repr
+)
+def test_a_shape_of_no_ints_is_named(device, shape):
+    text = "shape must be an int or a sequence of ints, got "
+    for make in (empty, zeros, pinned_empty):
+        with pytest.raises(TypeError, match=text):
+            make(shape, device=device)
+    if shape is not None:
+        with pytest.raises(TypeError, match=text):
+            empty(6, device=device).view(shape)
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    ["U3", "S3", "V4", "i4,f4", "M8[s]", "m8[s]", "O", ">f4", ("f4", 3), ("f4", -1), [], ",",
+     np.zeros(4), None],
+    ids=repr,
+)  # fmt: skip
+def test_a_dtype_of_no_numbers_is_named(device, dtype):
+    text = "dtype must be a native NumPy number type, got "
+    for make in (empty, zeros, pinned_empty):
+        with pytest.raises(TypeError, match=text):
+            make(3, dtype, device=device)
+
+
+@pytest.mark.parametrize(
+    "array",
+    ["abc", b"abc", None, np.zeros(3, "M8[s]"), np.zeros(3, "i4,f4"),
+     np.zeros(3, "V4"), np.zeros(2, ">f4")],
+    ids=repr,
+)  # fmt: skip
+def test_an_array_of_no_numbers_is_named(device, array):
+    with pytest.raises(TypeError, match="dtype of array must be a native NumPy number type, got "):
+        from_numpy(array, device)
+
+
+@pytest.mark.parametrize("dtype", [np.zeros(4), ",", ("f4", -1), [], None, "nope"], ids=repr)
+def test_a_dtype_that_cudnn_has_no_type_for(dtype):
+    with pytest.raises(TypeError, match="dtype must be a DataType or one of float32, .*, got "):
+        cudnn.TensorDescriptor((1, 2, 3, 4), dtype, library="reference")
+
+
+def test_a_buffer_that_was_never_made(device):
+    made = empty(3, device=device)
+    unmade = Buffer.__new__(Buffer)
+    assert repr(unmade) == "<Buffer that was never made>"
+    uses = (
+        unmade.numpy, unmade.view, unmade.__array__, unmade.__dlpack__,
+        lambda: unmade.reshape(3), lambda: unmade.fill_bytes(0),
+        lambda: unmade.copy_from(made), lambda: made.copy_from(unmade),
+    )  # fmt: skip
+    for use in uses:
+        with pytest.raises(ValueError, match="this Buffer was never made: use empty, zeros or"):
+            use()
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_round_trip(device, stream, rng, dtype):
     kind = np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)

@@ -56,20 +56,35 @@ class _Direction(NamedTuple):
     name: str  # of the functions here
     algorithms: type[IntEnum]
     record: Any
+    descriptors: tuple[str, ...]  # in C order
 
 
 _FORWARD = _Direction(
     "Forward", "{}_convolution_forward_algorithm", ConvolutionFwdAlgo,
-    types.cudnnConvolutionFwdAlgoPerf_t,
+    types.cudnnConvolutionFwdAlgoPerf_t, ("x_desc", "w_desc", "conv", "y_desc"),
 )  # fmt: skip
 _BACKWARD_DATA = _Direction(
     "BackwardData", "{}_convolution_backward_data_algorithm", ConvolutionBwdDataAlgo,
-    types.cudnnConvolutionBwdDataAlgoPerf_t,
+    types.cudnnConvolutionBwdDataAlgoPerf_t, ("w_desc", "dy_desc", "conv", "dx_desc"),
 )  # fmt: skip
 _BACKWARD_FILTER = _Direction(
     "BackwardFilter", "{}_convolution_backward_filter_algorithm", ConvolutionBwdFilterAlgo,
-    types.cudnnConvolutionBwdFilterAlgoPerf_t,
+    types.cudnnConvolutionBwdFilterAlgoPerf_t, ("x_desc", "dy_desc", "conv", "dw_desc"),
 )  # fmt: skip
+DIRECTIONS = {
+    "forward": _FORWARD, "backward_data": _BACKWARD_DATA, "backward_filter": _BACKWARD_FILTER
+}  # fmt: skip
+_KINDS = {"conv": ConvolutionDescriptor, "w_desc": FilterDescriptor, "dw_desc": FilterDescriptor}
+
+
+def check_descriptors(
+    direction: _Direction, descriptors: tuple[Any, ...], called: tuple[str, ...] = ()
+) -> None:
+    """TypeError or ValueError for a descriptor of another kind, or closed. ``called`` are further
+    names of them."""
+    for i, (name, descriptor) in enumerate(zip(direction.descriptors, descriptors, strict=True)):
+        known_as = f"{called[i]} ({name})" if called and called[i] != name else name
+        require(descriptor, _KINDS.get(name, TensorDescriptor), known_as)
 
 
 def _room(direction: _Direction, handle: Handle, requested: int | None) -> Any:
@@ -96,6 +111,7 @@ def _search(
     descriptors: tuple[Any, ...],
     requested: int | None,
 ) -> list[AlgorithmPerformance]:
+    check_descriptors(direction, descriptors)
     records = _room(direction, handle, requested)
     returned = ctypes.c_int()
     try:
@@ -125,6 +141,8 @@ def _search_ex(
     workspace: Any,
     requested: int | None,
 ) -> list[AlgorithmPerformance]:
+    first, second, last = (pair[0] for pair in pairs)
+    check_descriptors(direction, (first, second, conv, last))
     records = _room(direction, handle, requested)
     returned = ctypes.c_int()
     with _core.ColdCall(handle.library, handle) as call:
@@ -160,6 +178,7 @@ def _workspace_size(
     direction: _Direction, handle: Handle, descriptors: tuple[Any, ...], algo: int
 ) -> int:
     require(handle, Handle, "handle")
+    check_descriptors(direction, descriptors)
     algorithm = integer(algo, "algo", 0)
     size = ctypes.c_size_t()
     with _core.ColdCall(handle.library, handle) as call:

@@ -60,8 +60,7 @@ class CTCLossDescriptor(_core.Owned):
         library: Library | str | None = None,
     ) -> None:
         computed_in = dtypes.to_data_type(compute_type, "compute_type")
-        if version not in _SETTERS:
-            raise ValueError(f"version must be one of {tuple(_SETTERS)}, got {version!r}")
+        version = integer(version, "version", min(_SETTERS), max(_SETTERS))
         if normalization is None:
             default = LossNormalizationMode.NONE if version == 6 else LossNormalizationMode.SOFTMAX
             normalization = default

@@ -19,7 +19,12 @@ from pycudnn.abi.cudnn_enums import (
 )
 from pycudnn.cudnn import algorithms
 from pycudnn.cudnn._objects import finite, integer, member, require
-from pycudnn.cudnn.algorithms import AlgorithmPerformance, limits, select_algorithm
+from pycudnn.cudnn.algorithms import (
+    AlgorithmPerformance,
+    check_descriptors,
+    limits,
+    select_algorithm,
+)
 from pycudnn.cudnn.convolution import ConvolutionDescriptor
 from pycudnn.cudnn.handle import Handle
 
@@ -214,16 +219,18 @@ def find_algorithm(
         print(records)
         records.sort(key=lambda record: record.memory)
     """
-    if direction not in DIRECTIONS:
-        raise ValueError(f"direction must be one of {DIRECTIONS}, got {direction!r}")
-    if search not in SEARCHES:
-        raise ValueError(f"search must be one of {SEARCHES}, got {search!r}")
+    for name, value, known in (("direction", direction, DIRECTIONS), ("search", search, SEARCHES)):
+        if not isinstance(value, str) or value not in known:
+            raise ValueError(f"{name} must be one of {known}, got {value!r}")
     require(handle, Handle, "handle")
-    require(conv, ConvolutionDescriptor, "conv")
+    descriptors = (first_desc, second_desc, conv, last_desc)
+    check_descriptors(
+        algorithms.DIRECTIONS[direction], descriptors,
+        ("first_desc", "second_desc", "conv", "last_desc"),
+    )  # fmt: skip
     if cache is not None:
         require(cache, AlgorithmCache, "cache")
     limit, repeatable = limits(workspace_limit, deterministic)
-    descriptors = (first_desc, second_desc, conv, last_desc)
     function = getattr(algorithms, _FUNCTIONS[search].format(direction))
 
     def run() -> list[AlgorithmPerformance]:
@@ -249,7 +256,6 @@ def _key(
     tensors = [
         (list(each.shape), list(each.strides), int(each.dtype_code))
         for each in (first, second, last)
-        if hasattr(each, "dtype_code")  # what is no descriptor is refused by the search itself
     ]
     settings = [getattr(conv, name) for name in _SETTINGS]
     return json.dumps(

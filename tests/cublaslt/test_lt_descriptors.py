@@ -272,7 +272,7 @@ def test_batch_invariance(library):
         ({"b_scale_mode": 99}, ValueError, "b_scale_mode must be a MatmulMatrixScale"),
         ({"batch_invariance": 7}, ValueError, "batch_invariance must be a MatmulBatchInvariance"),
         ({"emulation": 5}, TypeError, "emulation must be a EmulationDescriptor, got 5"),
-        ({"library": "cudnn"}, ValueError, "backend must be one of"),
+        ({"library": "cudnn"}, ValueError, "library must be a Library, one of"),
         ({"library": 5}, TypeError, "library must be a Library"),
     ],
 )

@@ -312,7 +312,7 @@ def test_older_libraries_say_what_is_needed(context):
         ({"data_type": "float64"}, TypeError, "x holds float32, its descriptor says float64"),
         ({"activation": 2}, ValueError, "activation must be a CausalConv1dActivation"),
         ({"stream": None}, TypeError, "stream must be a Stream"),
-        ({"library": "cublas"}, ValueError, "backend must be one of"),
+        ({"library": "cublas"}, ValueError, "library must be a Library, one of"),
         ({"x": np.zeros(53, np.float32)}, ValueError, "x needs 216 bytes, got 212"),
         ({"x": np.zeros((2, 9, 3), np.float32)}, ValueError, "x must have shape"),
         ({"x": np.zeros((2, 9, 3), np.float32).swapaxes(1, 2)}, ValueError, "x must be laid out"),

@@ -224,3 +224,12 @@ def test_b5_long_labels(side, rng, version, algorithm, length):
 def test_b5_many_symbols(side, rng, version, algorithm):
     labels = [tuple(rng.integers(1, 5000, length).tolist()) for length in (5, 10, 1)]
     compare(Problem(side, rng.standard_normal((40, 3, 5000)), labels), algorithm, version)
+
+
+@pytest.mark.parametrize("version", [[], {}, "8", 8.0, None])
+def test_a_version_that_is_no_int(version):
+    with pytest.raises(TypeError, match="version must be an int, got "):
+        cudnn.CTCLossDescriptor(version=version, library="reference")
+    for wrong in (5, 10):
+        with pytest.raises(ValueError, match=rf"version must be in \[6, 9\], got {wrong}"):
+            cudnn.CTCLossDescriptor(version=wrong, library="reference")

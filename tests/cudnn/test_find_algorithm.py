@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 from full_device import full_device
 
@@ -211,6 +212,31 @@ def test_a_file_that_is_no_cache(tmp_path, text):
     assert len(cache) == 0
 
 
+@pytest.mark.parametrize("direction", DESCRIPTORS)
+@pytest.mark.parametrize("search", ["find", "heuristic"])
+def test_a_wrong_descriptor_is_named_as_in_python(context, direction, search):
+    """By the argument of find_algorithm, and by what it is in this direction."""
+    names = {
+        "forward": ("x_desc", "w_desc", "conv", "y_desc"),
+        "backward_data": ("w_desc", "dy_desc", "conv", "dx_desc"),
+        "backward_filter": ("x_desc", "dy_desc", "conv", "dw_desc"),
+    }[direction]
+    own = ("first_desc", "second_desc", "conv", "last_desc")
+    good = problem(context, direction)
+    tensor, filters = problem(context)[:2]
+    for i, name in enumerate(names):
+        kind = type(good[i]).__name__
+        wrong = [*good]
+        wrong[i] = filters if kind == "TensorDescriptor" else tensor
+        known_as = name if name == "conv" else rf"{own[i]} \({name}\)"
+        with pytest.raises(TypeError, match=f"^{known_as} must be a {kind}, got "):
+            cudnn.find_algorithm(direction, context.cudnn, *wrong, search=search)
+        verb, version = ("find", "") if search == "find" else ("get", "_v7")
+        function = getattr(cudnn, f"{verb}_convolution_{direction}_algorithm{version}")
+        with pytest.raises(TypeError, match=f"^{name} must be a {kind}, got "):
+            function(context.cudnn, *wrong)
+
+
 def test_bad_arguments(context):
     descriptors = problem(context)
     with pytest.raises(ValueError, match="direction must be one of .*got 'sideways'"):
@@ -222,9 +248,11 @@ def test_bad_arguments(context):
     with pytest.raises(TypeError, match="cache must be a AlgorithmCache, got {}"):
         cudnn.find_algorithm("forward", context.cudnn, *descriptors, cache={})
     x, w, conv, y = descriptors
-    with pytest.raises(TypeError, match="xDesc of .* must be a const cudnnTensorDescriptor_t"):
+    with pytest.raises(TypeError, match=r"first_desc \(x_desc\) must be a TensorDescriptor"):
         cudnn.find_algorithm("forward", context.cudnn, w, x, conv, y)
-    with pytest.raises(TypeError, match="got 5"):
+    with pytest.raises(TypeError, match=r"last_desc \(y_desc\) must be a TensorDescriptor, got 5"):
         cudnn.find_algorithm("forward", context.cudnn, x, w, conv, 5)
+    with pytest.raises(ValueError, match=r"direction must be one of .*got array"):
+        cudnn.find_algorithm(np.zeros(4), context.cudnn, *descriptors)
     with pytest.raises(TypeError, match="each of records must be a AlgorithmPerformance, got 7"):
         cudnn.select_algorithm([7])
