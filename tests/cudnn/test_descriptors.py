@@ -398,7 +398,7 @@ def test_threads_share_descriptors(library):
 
 
 def test_unknown_library_names():
-    with pytest.raises(ValueError, match="backend must be one of"):
+    with pytest.raises(ValueError, match="library must be a Library, one of"):
         cudnn.TensorDescriptor((1, 1, 1, 1), library="gpu")
     with pytest.raises(ValueError, match="must be a cudnn library"):
         cudnn.TensorDescriptor((1, 1, 1, 1), library=get_library("cublas", "reference"))
