@@ -653,11 +653,11 @@ def test_arguments_of_another_kind_are_type_errors(context, rng):
     handle = bench.handle
     for call, text in (
         (lambda: cudnn.get_convolution_forward_algorithm_v7(
-            handle, p.w_desc, p.w_desc, p.conv, p.y_desc), "srcDesc of .* must be a .*, got F"),
+            handle, p.w_desc, p.w_desc, p.conv, p.y_desc), "x_desc must be a Tensor.*, got F"),
         (lambda: cudnn.get_convolution_forward_algorithm_v7(
             None, p.x_desc, p.w_desc, p.conv, p.y_desc), "handle must be a Handle, got None"),
         (lambda: cudnn.get_convolution_forward_workspace_size(
-            handle, p.x_desc, 5, p.conv, p.y_desc, 0), "wDesc of .* must be a .*, got 5"),
+            handle, p.x_desc, 5, p.conv, p.y_desc, 0), "w_desc must be a Filter.*, got 5"),
         (lambda: cudnn.get_convolution_forward_workspace_size(
             context.cublas, p.x_desc, p.w_desc, p.conv, p.y_desc, 0), "handle must be a Handle"),
         (lambda: cudnn.convolution_forward(
