@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import numpy as np
 import pytest
 
-from pycudnn import cudnn
+from pycudnn import _core, cudnn
 from pycudnn.libraries import find_library, get_library
 
 
@@ -54,3 +56,13 @@ def test_names_that_are_no_text():
         get_library(np.zeros(4))
     with pytest.raises(ValueError, match="backend must be one of .*got array"):
         get_library("cudnn", np.zeros(4))
+
+
+def test_a_cold_call_refuses_a_descriptor_of_another_kind():
+    """C would take any pointer."""
+    library = get_library("cudnn", "reference")
+    filters = cudnn.FilterDescriptor((4, 3, 2, 2), library=library)
+    size = ctypes.c_size_t()
+    text = "tensorDesc of cudnnGetTensorSizeInBytes must be a const cudnnTensorDescriptor_t, got F"
+    with _core.ColdCall(library) as call, pytest.raises(TypeError, match=text):
+        call("cudnnGetTensorSizeInBytes", filters, ctypes.byref(size))
