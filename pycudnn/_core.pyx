@@ -794,6 +794,13 @@ cdef bint are_apart(TensorLike first, TensorLike second, size_t begin,
     return True
 
 
+def overlap(TensorLike first not None, size_t begin, TensorLike second not None,
+            size_t other_begin) -> bool:
+    """Do two described operands at these addresses share memory?"""
+    return (begin < other_begin + second.extent and other_begin < begin + first.extent
+            and not are_apart(first, second, begin, other_begin))
+
+
 cdef object places(TensorLike desc, size_t address):
     return sharing.Places(address, desc.shape, tuple([step * desc.item for step in desc.strides]),
                           desc.item)
@@ -861,6 +868,7 @@ cdef class ColdCall:
     cdef Library library
     cdef Handle handle
     cdef object stream
+    cdef list kept          # names and descriptors of the operands: the frame borrows them
 
     def __init__(self, Library library, Handle handle=None, stream=None):
         if handle is not None:
@@ -870,6 +878,7 @@ cdef class ColdCall:
         self.library = library
         self.handle = handle
         self.stream = stream
+        self.kept = []
 
     def __enter__(self):
         begin(&self.frame, self.library, self.handle)
@@ -885,9 +894,14 @@ cdef class ColdCall:
                 size_t needed=0, size_t alignment=0) -> int:
         """Address of a checked memory argument; ``alignment`` defaults to the library's."""
         self.frame.alignment = alignment or self.library.alignment
+        self.kept.append((name, descriptor))
         if descriptor is not None:
             return <size_t> tensor(&self.frame, descriptor, value, name, writes)
         return <size_t> operand(&self.frame, value, name, writes, needed, -1, None)
+
+    def keep_apart(self) -> None:
+        """ValueError if an operand so far that is written overlaps another one."""
+        keep_apart(&self.frame, None)
 
     def _refuse(self, str function, int index, argument):
         declared = abi.prototype(self.library.name, function).arguments[index]

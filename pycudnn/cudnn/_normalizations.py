@@ -92,38 +92,38 @@ def factors(x_desc: TensorDescriptor, **values: Any) -> list[Any]:
 
 
 class Operands:
-    """Addresses of a call's operands. What is written must be no other operand of it.
+    """Addresses of a call's operands. What is written must overlap no other operand of it.
 
     The exceptions, which cuDNN computes in place, are named: ``over``.
     """
 
     def __init__(self, call: _core.ColdCall) -> None:
         self._call = call
-        self._known: dict[int, tuple[str, TensorDescriptor]] = {}
-        self._written: set[int] = set()
+        self._known: list[tuple[str, TensorDescriptor, int, bool]] = []  # the last: is it written?
 
     def read(self, value: Any, name: str, desc: TensorDescriptor) -> int:
         """An operand that is read."""
         address = self._call.operand(value, name, False, desc)
-        if address in self._written:
-            raise ValueError(f"{self._known[address][0]} must not be the memory of {name}")
-        self._known[address] = name, desc
+        for other, other_desc, start, is_written in self._known:
+            if is_written and _core.overlap(desc, address, other_desc, start):
+                raise ValueError(f"{other} is written to and must not overlap {name}")
+        self._known.append((name, desc, address, False))
         return address
 
     def write(self, value: Any, name: str, desc: TensorDescriptor, over: str = "") -> int:
         """An operand that is written."""
         address = self._call.operand(value, name, True, desc)
-        if address in self._known:
-            other, other_desc = self._known[address]
-            if other != over or address in self._written:
-                raise ValueError(f"{name} must not be the memory of {other}")
+        for other, other_desc, start, _ in self._known:
+            if not _core.overlap(desc, address, other_desc, start):
+                continue
+            if other != over or address != start:
+                raise ValueError(f"{name} is written to and must not overlap {other}")
             if desc.strides != other_desc.strides:
                 raise ValueError(
                     f"{name} in the memory of {other} needs its strides, {other_desc.strides}, "
                     f"got {desc.strides}"
                 )
-        self._known[address] = name, desc
-        self._written.add(address)
+        self._known.append((name, desc, address, True))
         return address
 
     def pair(self, desc: TensorDescriptor, writes: bool, **operands: Any) -> list[int]:

@@ -182,5 +182,5 @@ def keep_apart(
     result: int, result_desc: _core.TensorLike, result_name: str,
 ) -> None:  # fmt: skip
     """ValueError if what a call writes reaches into what it reads; both are addresses."""
-    if source < result + result_desc.extent and result < source + source_desc.extent:
+    if _core.overlap(source_desc, source, result_desc, result):
         raise ValueError(f"{result_name} is written to and must not overlap {name}")

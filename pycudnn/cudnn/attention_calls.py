@@ -12,6 +12,7 @@ sequence leaves without keys gives the same.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from typing import Any
 
 from pycudnn import _core
@@ -85,7 +86,7 @@ def multi_head_attn_forward(
             k_desc, call.operand(keys, "keys", False, k_desc),
             v_desc, call.operand(values, "values", False, v_desc),
             o_desc, call.operand(out, "out", True, o_desc),
-            *buffers,
+            *_apart(call, buffers),
         )  # fmt: skip
 
 
@@ -133,7 +134,7 @@ def multi_head_attn_backward_data(
             call.operand(keys, "keys", False, dk_desc),
             dv_desc, call.operand(dvalues, "dvalues", True, dv_desc),
             call.operand(values, "values", False, dv_desc),
-            *buffers,
+            *_apart(call, buffers),
         )  # fmt: skip
 
 
@@ -172,7 +173,7 @@ def multi_head_attn_backward_weights(
             v_desc, call.operand(values, "values", False, v_desc),
             do_desc, call.operand(dout, "dout", False, do_desc),
             size, address, weights_operand(call, attn, dweights, sizes.weights, "dweights", True),
-            *temporary,
+            *_apart(call, temporary),
         )  # fmt: skip
 
 
@@ -206,6 +207,12 @@ def _check_fill(settings: AttentionSettings, o_desc: SeqDataDescriptor, residual
         )
 
 
+def _apart(call: _core.ColdCall, arguments: Sequence[int]) -> Sequence[int]:
+    """The last arguments: all operands are known by now."""
+    call.keep_apart()
+    return arguments
+
+
 def _buffers(
     call: _core.ColdCall,
     attn: AttentionDescriptor,
@@ -215,9 +222,9 @@ def _buffers(
     reserve_space: Any,
 ) -> tuple[int, int, int, int, int, int]:
     """Size and address of weights, workspace and reserve space."""
-    for dropout in (attn.attention_dropout, attn.post_dropout):
-        if dropout is not None:  # the states live as long as the queued work
-            call.operand(dropout.states, "states", True)
+    dropouts = [each for each in (attn.attention_dropout, attn.post_dropout) if each is not None]
+    for states in {id(dropout.states): dropout.states for dropout in dropouts}.values():
+        call.operand(states, "states", True)  # they live as long as the queued work
     space, space_bytes = workspace_operand(call, workspace, sizes.workspace)
     reserve, reserve_bytes = workspace_operand(
         call, reserve_space, sizes.reserve_space, "reserve_space"

@@ -206,10 +206,12 @@ def ctc_loss(
             handle, probs_desc, gradients_desc, *host, algo, loss, ctypes.byref(needed),
         )  # fmt: skip
         data = _operands(call, probs_desc, probs, costs, gradients_desc, gradients)
+        space = scratch(call, workspace, needed.value)
+        call.keep_apart()
         call(
             "cudnnCTCLoss",
             handle, probs_desc, data[0], *host, data[1], gradients_desc, data[2], algo, loss,
-            *scratch(call, workspace, needed.value),
+            *space,
         )  # fmt: skip
 
 
@@ -246,6 +248,7 @@ def ctc_loss_v8(
         device = [ctypes.cast(address, ctypes.POINTER(ctypes.c_int)) for address in addresses]
         data = _operands(call, probs_desc, probs, costs, gradients_desc, gradients)
         space, nbytes = scratch(call, workspace, needed)
+        call.keep_apart()
         call(
             "cudnnCTCLoss_v8",
             handle, algo, loss, probs_desc, data[0], *device, data[1], gradients_desc,

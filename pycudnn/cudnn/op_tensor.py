@@ -7,7 +7,7 @@ from typing import Any
 
 from pycudnn import _core, dtypes
 from pycudnn.abi.cudnn_enums import DataType, NanPropagation, OpTensorOp
-from pycudnn.cudnn._objects import construct, factor, member, require
+from pycudnn.cudnn._objects import construct, factor, keep_apart, member, require
 from pycudnn.cudnn.handle import Handle
 from pycudnn.cudnn.tensor import TensorDescriptor
 from pycudnn.errors import NotSupported
@@ -149,7 +149,12 @@ def _check_sharing(addresses: list[int], descs: tuple[TensorDescriptor, ...]) ->
     """cuDNN computes some of these in place and reads what it has just written."""
     a_at, b_at, c_at = addresses
     a_desc, b_desc, c_desc = descs
-    if c_at == a_at and a_desc != c_desc:
-        raise ValueError(f"a and c are one memory in two layouts, {a_desc!r} and {c_desc!r}")
-    if c_at == b_at and (c_at != a_at or b_desc != c_desc):
+    is_a = c_at == a_at and a_desc == c_desc
+    if not is_a:
+        if c_at == a_at:
+            raise ValueError(f"a and c are one memory in two layouts, {a_desc!r} and {c_desc!r}")
+        keep_apart(a_at, a_desc, "a", c_at, c_desc, "c")
+    if c_at == b_at and (not is_a or b_desc != c_desc):
         raise ValueError("c must not be the memory of b: swap a and b, or use memory of its own")
+    if c_at != b_at:
+        keep_apart(b_at, b_desc, "b", c_at, c_desc, "c")

@@ -168,6 +168,7 @@ def reduce_tensor(
         indices_at = scratch(call, indices, index_bytes, "indices")
         workspace_at = scratch(call, workspace, needed)
         a_at, c_at = call.operand(a, "a", False, a_desc), call.operand(c, "c", True, c_desc)
+        call.keep_apart()
         call(
             "cudnnReduceTensor",
             handle, reduce, *indices_at, *workspace_at, scales[0], a_desc, a_at, scales[1],

@@ -117,6 +117,7 @@ def _generate(
     with _core.ColdCall(handle.library, handle) as call:
         maps = call.operand(theta, f"{prefix}theta", backward, transformer.theta_desc)
         points = call.operand(grid, f"{prefix}grid", not backward, transformer.grid_desc)
+        call.keep_apart()
         source, result = (points, maps) if backward else (maps, points)
         call(function, handle, transformer, source, result)
 
@@ -144,6 +145,7 @@ def spatial_tf_sampler_forward(
         x_at = call.operand(x, "x", False, x_desc)
         grid_at = call.operand(grid, "grid", False, transformer.grid_desc)
         y_at = call.operand(y, "y", True, y_desc)
+        call.keep_apart()
         call(
             "cudnnSpatialTfSamplerForward",
             handle, transformer, scales[0], x_desc, x_at, grid_at, scales[1], y_desc, y_at,
@@ -186,6 +188,7 @@ def spatial_tf_sampler_backward(
         dy_at = call.operand(dy, "dy", False, dy_desc)
         grid_at = call.operand(grid, "grid", False, transformer.grid_desc)
         dgrid_at = call.operand(dgrid, "dgrid", True, transformer.grid_desc)
+        call.keep_apart()
         call(
             "cudnnSpatialTfSamplerBackward",
             handle, transformer, scales[0], x_desc, x_at, scales[1], dx_desc, dx_at,

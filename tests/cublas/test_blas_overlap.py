@@ -168,6 +168,41 @@ def test_strides_of_results(handle, put, name, types):
     assert found == {(False, True), (True, True), (True, False)}
 
 
+def test_the_calls_that_come_first(handle, put, rng):
+    """Results one element beside an operand, or in it: refused before anything is written."""
+    values = rng.standard_normal(40)
+    memory = put(values)
+    a, beside, far = memory.view((9,)), memory.view((9,), offset=8), put(rng.standard_normal(9))
+    refused = [
+        ("c", "a", cublas.dgemm, (0, 0, 3, 3, 3, 1.0, a, 3, far, 3, 0.0, beside, 3)),
+        ("c", "b", cublas.dgemm, (0, 0, 3, 3, 3, 1.0, far, 3, a, 3, 0.0, beside, 3)),
+        ("c", "a", cublas.dgeam, (0, 0, 3, 3, 1.0, a, 3, 1.0, far, 3, beside, 3)),
+        ("c", "a", cublas.dgeam, (1, 0, 3, 3, 1.0, a, 3, 1.0, far, 3, a, 3)),
+        ("y", "a", cublas.dgemv, (0, 3, 3, 1.0, a, 3, far, 1, 0.0, beside, 1)),
+        ("y", "x", cublas.dgemv, (0, 3, 3, 1.0, far, 3, a, 1, 0.0, beside, 1)),
+        ("a", "x", cublas.dger, (3, 3, 1.0, a, 1, far, 1, beside, 3)),
+        ("y", "x", cublas.daxpy, (9, 1.0, a, 1, beside, 1)),
+        ("y", "x", cublas.daxpy, (9, 1.0, a, 1, a, -1)),
+        ("y", "x", cublas.dcopy, (9, a, 1, beside, 1)),
+        ("x", "y", cublas.dswap, (9, a, 1, beside, 1)),
+    ]
+    for written, other, call, arguments in refused:
+        with pytest.raises(ValueError, match=f"^{written} is written to and must not .* {other}$"):
+            call(handle, *arguments)
+    np.testing.assert_array_equal(memory.numpy(), values)
+    # In place, and a block of a matrix made of another one.
+    cublas.daxpy(handle, 9, 2.0, a, 1, a, 1)
+    cublas.dgeam(handle, 0, 0, 3, 3, 1.0, a, 3, 1.0, far, 3, a, 3)
+    expected = values.copy()
+    expected[:9] = 3 * values[:9] + far.numpy()
+    np.testing.assert_allclose(memory.numpy(), expected)
+    left, right = memory.view((23,)), memory.view((23,), offset=24)  # 3 rows each of 6
+    cublas.dgemm(handle, 0, 0, 3, 3, 3, 1.0, left, 6, far, 3, 1.0, right, 6)
+    whole = expected[:18].reshape(3, 6).T
+    whole[3:] += whole[:3] @ far.numpy().reshape(3, 3).T
+    np.testing.assert_allclose(memory.numpy(), expected)
+
+
 def test_packed_and_unpacked_share_nothing(handle, put):
     memory = put(np.ones(32))
     with pytest.raises(ValueError, match="^a is written to and must not overlap ap$"):

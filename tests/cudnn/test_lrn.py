@@ -343,15 +343,15 @@ def test_divisive_refuses(side, rng):
     p = Divisive(side, rng)
     y = p.blank()
     p.temps = (p.temps[0], p.temps[0])
-    with pytest.raises(ValueError, match="temp2 must not be the memory of temp"):
+    with pytest.raises(ValueError, match="temp2 is written to and must not overlap temp"):
         p.forward(y)
     p = Divisive(side, rng, n=4)
     with pytest.raises(ValueError, match="n must be odd here, got 4"):
         p.backward(y, None)
     p = Divisive(side, rng)
-    with pytest.raises(ValueError, match="dx must not be the memory of dy"):
+    with pytest.raises(ValueError, match="dx is written to and must not overlap dy"):
         p.backward(p.dy, None)
-    with pytest.raises(ValueError, match="dmeans must not be the memory of dx"):
+    with pytest.raises(ValueError, match="dmeans is written to and must not overlap dx"):
         p.backward(y, y)
     with pytest.raises(ValueError, match="mode must be a DivNormMode"):
         p.forward(y, mode=1)

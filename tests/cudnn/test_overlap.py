@@ -222,3 +222,60 @@ def test_a_reserve_space_on_an_operand(hot, name):
         lying = memory | {other: hot.reserve.view((COUNT,), np.float32)}
         with pytest.raises(ValueError, match=f"(reserve_space|{other}) is written to and must not"):
             hot.call(lying)
+
+
+# ---- calls that check it in Python ---------------------------------------------------------------
+
+
+@pytest.fixture
+def side(context):
+    return Side(context)
+
+
+def test_reductions(side):
+    """16 bytes in, and indices or a workspace on the numbers."""
+    x = side.tensor(np.arange(128.0).reshape(SHAPE))
+    c_desc = cudnn.TensorDescriptor((1, 4, 1, 1), library=side.library)
+    reduce = cudnn.ReduceTensorDescriptor(cudnn.ReduceTensorOp.ADD, library=side.library)
+    space, own = side.scratch(2**16), side.put(np.full(4, np.nan, np.float32))
+    with pytest.raises(ValueError, match="^c is written to and must not overlap a$"):
+        cudnn.reduce_tensor(side.handle, reduce, None, space, x.desc, x.data, c_desc,
+                            x.data.view((4,), offset=16))  # fmt: skip
+    with pytest.raises(ValueError, match="^workspace is written to and must not overlap a$"):
+        cudnn.reduce_tensor(side.handle, reduce, None, space, x.desc,
+                            space.view((128,), np.float32), c_desc, own)  # fmt: skip
+    assert np.isnan(side.get(own)).all()
+    cudnn.reduce_tensor(side.handle, reduce, None, space, x.desc, x.data, c_desc, own)
+    np.testing.assert_allclose(side.get(own), x.values.sum((0, 2, 3)))
+
+
+def test_batch_normalization_beside_its_input(side):
+    memory = side.put(np.zeros(COUNT + 4, np.float32))
+    desc = cudnn.TensorDescriptor(SHAPE, library=side.library)
+    mode = cudnn.BatchNormMode.SPATIAL
+    bn_desc = cudnn.derive_bn_tensor_descriptor(desc, mode)
+    one = side.put(np.ones(4, np.float32))
+    x, y = memory.view((COUNT,)), memory.view((COUNT,), offset=16)
+    for first, second in ((x, y), (y, x)):
+        with pytest.raises(ValueError, match="^y is written to and must not overlap x$"):
+            cudnn.batch_normalization_forward_inference(
+                side.handle, mode, desc, first, desc, second, bn_desc, one, one, one, one
+            )
+    with pytest.raises(ValueError, match="^y is written to and must not overlap bias$"):
+        cudnn.batch_normalization_forward_inference(
+            side.handle, mode, desc, side.put(np.ones(COUNT, np.float32)), desc, y, bn_desc, one,
+            y.view((4,), offset=16), one, one,
+        )  # fmt: skip
+    assert not side.get(memory).any()
+
+
+def test_op_tensor_beside_its_operands(side):
+    memory = side.put(np.zeros(COUNT + 4, np.float32))
+    desc = cudnn.TensorDescriptor(SHAPE, library=side.library)
+    op = cudnn.OpTensorDescriptor(cudnn.OpTensorOp.ADD, library=side.library)
+    low, high = memory.view((COUNT,)), memory.view((COUNT,), offset=16)
+    other = side.put(np.ones(COUNT, np.float32))
+    for name, a, b in (("a", low, other), ("b", other, low), ("b", high, low)):
+        with pytest.raises(ValueError, match=f"^c is written to and must not overlap {name}$"):
+            cudnn.op_tensor(side.handle, op, desc, a, desc, b, desc, high)
+    assert not side.get(memory).any()
