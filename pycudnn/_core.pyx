@@ -1067,6 +1067,9 @@ cdef int check_window(Owned operation, Axis* axes, TensorDescriptor x_desc,
         if 1 + (size - reach) // axes[axis].stride > INT_MAX:
             raise ValueError(f"{operation!r}: the output of {x_desc!r} has more than {INT_MAX} "
                              f"elements in dimension {axis + 2}")
+        if size - (reach if w_desc is None else 0) > INT_MAX:
+            raise ValueError(f"{operation!r}: {x_desc!r} is padded to {size} elements in dimension "
+                             f"{axis + 2}, sizes have 32 bits")
     return 0
 
 

@@ -21,9 +21,10 @@ step() {
 }
 
 tests() {
-    local processes=()
+    local run=("$python" -m pytest -q -p no:cacheprovider) processes=()
     "$python" -c 'import xdist' 2>/dev/null && processes=(-n 12)
-    step "$python" -m pytest -q -p no:cacheprovider "${processes[@]}"
+    step "${run[@]}" "${processes[@]}" -m "not whole_gpu"
+    step "${run[@]}" -m whole_gpu
 }
 
 checks() {

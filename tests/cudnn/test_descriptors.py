@@ -299,6 +299,7 @@ def test_descriptors_of_two_libraries_differ():
     [
         ({"dilation": 2**31 - 1}, "window 4294967295 > padded input 5"),
         ({"padding": 2**31 - 1}, "output of .* has more than 2147483647 elements in dimension 2"),
+        ({"padding": 2**31 - 1, "stride": 7}, "is padded to 42949672.. elements in dimension 2"),
         ({"padding": (0, 1), "dilation": (1, 2)}, None),
     ],
 )

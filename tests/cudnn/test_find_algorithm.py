@@ -79,6 +79,7 @@ def test_c6_h3_a_search_without_memory_proposes_another(direction, monkeypatch):
 
 
 @pytest.mark.gpu
+@pytest.mark.whole_gpu
 def test_c6_searches_with_little_memory():
     """With 64 MiB free: the search fails and says what to call, which works in 16 MiB."""
     with CudaContext("cuda") as context:

@@ -96,6 +96,7 @@ def test_h8_another_context_is_current(rng):
 
 
 @pytest.mark.gpu
+@pytest.mark.whole_gpu
 def test_e7_a_handle_on_a_full_device():
     """Creation works in what is left, or the error says how much memory is free."""
     device = Device("cuda")
