@@ -1347,7 +1347,7 @@ def convolution_backward_bias(CudnnHandle handle not None, TensorDescriptor dy_d
 
 def add_tensor(CudnnHandle handle not None, TensorDescriptor a_desc not None, a,
                TensorDescriptor c_desc not None, c, *, alpha=1.0, beta=1.0) -> None:
-    """c = alpha a + beta c, a's dimensions of 1 repeated (cudnnAddTensor)."""
+    """c = alpha a + beta c, a's dimensions of 1 repeated (cudnnAddTensor); c may be a."""
     map_tensor(ADD_TENSOR, "cudnnAddTensor", handle, a_desc, a, "a", c_desc, c, "c", "a", alpha,
                beta)
 
@@ -1356,6 +1356,7 @@ def transform_tensor(CudnnHandle handle not None, TensorDescriptor x_desc not No
                      TensorDescriptor y_desc not None, y, *, alpha=1.0, beta=0.0) -> None:
     """y = alpha x + beta y, from one layout or data type to another (cudnnTransformTensor).
 
+    y must not overlap x.
     NotSupported from another type to float64: cuDNN reports success there and writes wrong numbers.
     """
     if y_desc.dtype == DOUBLE and x_desc.dtype != DOUBLE:
@@ -1569,7 +1570,7 @@ cdef bint same_layout(TensorLike first, TensorLike second) noexcept:
 def softmax_forward(CudnnHandle handle not None, algorithm, mode,
                     TensorDescriptor x_desc not None, x, TensorDescriptor y_desc not None, y,
                     *, alpha=1.0, beta=0.0) -> None:
-    """y = alpha softmax(x) + beta y (cudnnSoftmaxForward).
+    """y = alpha softmax(x) + beta y (cudnnSoftmaxForward); y may be x.
 
     Mode INSTANCE normalises over C, H, W, mode CHANNEL over C at each N, H, W; algorithm LOG gives
     the logarithm.
@@ -1608,7 +1609,10 @@ def softmax_forward(CudnnHandle handle not None, algorithm, mode,
 def softmax_backward(CudnnHandle handle not None, algorithm, mode,
                      TensorDescriptor y_desc not None, y, TensorDescriptor dy_desc not None, dy,
                      TensorDescriptor dx_desc not None, dx, *, alpha=1.0, beta=0.0) -> None:
-    """dx = alpha (gradient of the input) + beta dx (cudnnSoftmaxBackward); y is the forward's."""
+    """dx = alpha (gradient of the input) + beta dx (cudnnSoftmaxBackward).
+
+    y is the forward's; dx may be dy.
+    """
     cdef Frame frame
     cdef Scalars scalars
     cdef void* y_data
@@ -1650,8 +1654,8 @@ def dropout_forward(CudnnHandle handle not None, DropoutDescriptor dropout not N
                     reserve_space) -> None:
     """y = x with elements zeroed at random, the rest scaled by 1 / (1 - p) (cudnnDropoutForward).
 
-    ``reserve_space`` holds ``dropout_get_reserve_space_size(x_desc)`` bytes and goes to the
-    backward call.
+    y may be x. ``reserve_space`` holds ``dropout_get_reserve_space_size(x_desc)`` bytes and goes to
+    the backward call.
     """
     drop(DROPOUT_FORWARD, "cudnnDropoutForward", handle, dropout, x_desc, x, "x", y_desc, y, "y",
          reserve_space)
@@ -1660,7 +1664,10 @@ def dropout_forward(CudnnHandle handle not None, DropoutDescriptor dropout not N
 def dropout_backward(CudnnHandle handle not None, DropoutDescriptor dropout not None,
                      TensorDescriptor dy_desc not None, dy, TensorDescriptor dx_desc not None, dx,
                      reserve_space) -> None:
-    """dx = dy where the forward call kept x, scaled as there, else 0 (cudnnDropoutBackward)."""
+    """dx = dy where the forward call kept x, scaled as there, else 0 (cudnnDropoutBackward).
+
+    dx may be dy.
+    """
     drop(DROPOUT_BACKWARD, "cudnnDropoutBackward", handle, dropout, dy_desc, dy, "dy", dx_desc, dx,
          "dx", reserve_space)
 
