@@ -14,7 +14,7 @@ import pytest
 from harness import Case
 from problems_cublas import Posed
 
-from pycudnn import _core_blas, cublas, cudnn
+from pycudnn import cublas, cudnn
 from pycudnn.cublas import PointerMode
 from pycudnn.cublas._functions import FUNCTIONS, Argument
 
@@ -125,18 +125,7 @@ def test_lists_of_operands(pose, name):
             refused(posed, keywords | {argument.name: twice}, ValueError, text)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(
-            name,
-            marks=[pytest.mark.xfail(reason="compiled: sees operands of one address only")]
-            if hasattr(_core_blas, name)
-            else [],
-        )
-        for name in FUNCTIONS
-    ],
-)
+@functions
 def test_results_over_what_is_read(pose, name):
     """A result in the memory of an operand, where BLAS does not allow exactly that."""
     posed, keywords = pose(name)
