@@ -7,8 +7,7 @@ library lacks them. What uses them is ``math_mode`` or the compute type of a pro
 from __future__ import annotations
 
 import ctypes
-from enum import IntEnum
-from typing import Any, TypeVar
+from typing import Any
 
 from pycudnn import _core, _core_blas
 from pycudnn.abi.cublas_enums import (
@@ -16,12 +15,10 @@ from pycudnn.abi.cublas_enums import (
     CudaEmulationSpecialValuesSupport,
     EmulationStrategy,
 )
-from pycudnn.abi.members import check_kind
+from pycudnn.abi.members import member
 from pycudnn.libraries import Library
 
 _SPECIAL_VALUES = (0, 1, 2, 3, CudaEmulationSpecialValuesSupport.DEFAULT)
-
-E = TypeVar("E", bound=IntEnum)
 
 
 class EmulationSettings(_core_blas.BlasHandle):
@@ -49,7 +46,7 @@ class EmulationSettings(_core_blas.BlasHandle):
     def emulation_strategy(self, strategy: EmulationStrategy) -> None:
         self._set(
             "cublasSetEmulationStrategy",
-            _member(EmulationStrategy, strategy, "emulation_strategy"),
+            member(EmulationStrategy, strategy, "emulation_strategy"),
         )
 
     @property
@@ -81,7 +78,7 @@ class EmulationSettings(_core_blas.BlasHandle):
     def mantissa_control(self, control: CudaEmulationMantissaControl) -> None:
         self._set(
             "cublasSetFixedPointEmulationMantissaControl",
-            _member(CudaEmulationMantissaControl, control, "mantissa_control"),
+            member(CudaEmulationMantissaControl, control, "mantissa_control"),
         )
 
     @property
@@ -133,11 +130,3 @@ class EmulationSettings(_core_blas.BlasHandle):
             pointer = ctypes.c_void_p(address)
             call("cublasSetFixedPointEmulationMantissaBitCountPointer", self, pointer)
         self._mantissa_bit_count = buffer
-
-
-def _member(kind: type[E], value: Any, name: str) -> E:
-    check_kind(kind, value, name)
-    if value not in tuple(kind):
-        known = ", ".join(f"{item.name} ({item.value})" for item in kind)
-        raise ValueError(f"{name} must be a {kind.__name__}: {known}; got {value!r}")
-    return kind(value)

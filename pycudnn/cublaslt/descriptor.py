@@ -19,7 +19,7 @@ from pycudnn.cublaslt._epilogues import Parts, parts_of
 from pycudnn.cublaslt._memory import Memory, take
 from pycudnn.cublaslt._types import FLOAT32, FLOATS, UINT8, Element, scale_type_of, type_code
 from pycudnn.cublaslt.emulation import EmulationDescriptor
-from pycudnn.cudnn._objects import integer, member, require
+from pycudnn.cudnn._objects import LONG_MAX, integer, member, require
 from pycudnn.errors import LibraryMismatch
 from pycudnn.libraries import Library, find_library
 from pycudnn.settings import config
@@ -57,7 +57,6 @@ _POINTERS = {
 # The others scale blocks of elements, in layouts of their own that cannot be checked here.
 _SCALE_MODES = (MatmulMatrixScale.SCALAR_32F, MatmulMatrixScale.OUTER_VEC_32F)
 _OPERATIONS = (Operation.N, Operation.T, Operation.C)
-_LONG_MAX = 2**63 - 1
 
 
 class Plan(NamedTuple):
@@ -312,7 +311,7 @@ def _scale_mode(value: Any, name: str) -> MatmulMatrixScale:
 
 
 def _stride(value: Any, name: str) -> int:
-    return integer(value, name, 0, _LONG_MAX)
+    return integer(value, name, 0, LONG_MAX)
 
 
 def _bias_stride(bias: Any, given: int | None) -> int:

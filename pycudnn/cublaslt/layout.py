@@ -10,10 +10,9 @@ from pycudnn.abi.cublaslt_enums import BatchMode, MatrixLayoutAttribute, Order
 from pycudnn.cublas._shapes import Block
 from pycudnn.cublaslt._attributes import Attribute, Descriptor, attribute, known
 from pycudnn.cublaslt._types import dtype_of, element_of, type_code
-from pycudnn.cudnn._objects import integer, member
+from pycudnn.cudnn._objects import LONG_MAX, integer, member
 from pycudnn.libraries import Library, find_library
 
-_LONG_MAX = 2**63 - 1
 _ALIGNED = 256  # bytes; nothing asks for more
 A = MatrixLayoutAttribute
 _TYPE = Attribute(A.MATRIX_LAYOUT_TYPE, c_uint32)
@@ -61,15 +60,15 @@ class MatrixLayout(Descriptor):
         library: Library | str | None = None,
     ) -> None:
         code = type_code(dtype, "dtype")
-        rows = integer(rows, "rows", 1, _LONG_MAX)
-        columns = integer(columns, "columns", 1, _LONG_MAX)
+        rows = integer(rows, "rows", 1, LONG_MAX)
+        columns = integer(columns, "columns", 1, LONG_MAX)
         order = member(Order, order, "order")
         batch_mode = member(BatchMode, batch_mode, "batch_mode")
         if batch_mode == BatchMode.GROUPED:
             raise ValueError("batch_mode must be STRIDED (0) or POINTER_ARRAY (1), got GROUPED (2)")
         count = integer(batch_count, "batch_count", 1)
         length, runs = _runs(order, rows, columns)
-        step = length if ld is None else integer(ld, "ld", 1, _LONG_MAX)
+        step = length if ld is None else integer(ld, "ld", 1, LONG_MAX)
         if step < length:
             raise ValueError(
                 f"ld must be at least {length} for {rows} x {columns} in the order {order.name}, "
@@ -78,14 +77,14 @@ class MatrixLayout(Descriptor):
         self.block = Block(length, runs, step)
         apart = 0
         if batch_stride is not None:
-            apart = integer(batch_stride, "batch_stride", 0, _LONG_MAX)
+            apart = integer(batch_stride, "batch_stride", 0, LONG_MAX)
         elif count > 1 and batch_mode == BatchMode.STRIDED:
             apart = step * runs
         if batch_mode == BatchMode.POINTER_ARRAY and apart:
             raise ValueError(f"batch_stride must be 0 or None with POINTER_ARRAY, got {apart}")
         self.code, self.element = code, element_of(code)
         span = self.block.span + (count - 1) * apart
-        if span * self.element.nbytes > _LONG_MAX:
+        if span * self.element.nbytes > LONG_MAX:
             raise ValueError(
                 f"{rows} x {columns} with ld={step}, batch_count={count}, batch_stride={apart} "
                 "is more than any memory"

@@ -6,7 +6,7 @@ from ctypes import c_float, c_uint32, c_uint64
 
 from pycudnn.abi.cublaslt_enums import MatmulPreferenceAttributes, ReductionScheme
 from pycudnn.cublaslt._attributes import Attribute, Descriptor, attribute
-from pycudnn.cudnn._objects import finite, integer
+from pycudnn.cudnn._objects import LONG_MAX, finite, integer
 from pycudnn.libraries import Library, find_library
 from pycudnn.settings import config
 
@@ -58,7 +58,7 @@ class MatmulPreference(Descriptor):
         if max_workspace_bytes is None:
             limit = config.workspace_limit
             max_workspace_bytes = _WORKSPACE_BYTES if limit is None else limit
-        room = integer(max_workspace_bytes, "max_workspace_bytes", 0, 2**63 - 1)
+        room = integer(max_workspace_bytes, "max_workspace_bytes", 0, LONG_MAX)
         if reduction_schemes is None:
             left_out = ReductionScheme.INPLACE if config.deterministic else 0
             reduction_schemes = ReductionScheme.MASK & ~left_out

@@ -6,20 +6,18 @@ import ctypes
 import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Set
-from enum import IntEnum
-from typing import Any, TypeVar
+from typing import Any
 
 from pycudnn import _core
 from pycudnn.abi.cudnn_enums import CUDNN_DIM_MAX, DataType, MathType
-from pycudnn.abi.members import check_kind
+from pycudnn.abi.members import member
 from pycudnn.abi.types import ctypes_type
 from pycudnn.errors import StatusError
 from pycudnn.libraries import Library
 from pycudnn.settings import config
 
 INT_MAX = 2**31 - 1
-
-E = TypeVar("E", bound=IntEnum)
+LONG_MAX = 2**63 - 1
 
 
 def construct(
@@ -82,16 +80,6 @@ def integers(value: Any, name: str, low: int, count: int | None = None) -> tuple
             raise ValueError(f"{name} must be an int or {count} ints, got {value!r}")
         return numbers
     return (integer(value, name, low),) * (count or 1)
-
-
-def member(kind: type[E], value: Any, name: str) -> E:
-    """A member of an enum, by itself or by number; ValueError lists what there is."""
-    check_kind(kind, value, name)
-    try:
-        return kind(value)
-    except ValueError:
-        known = ", ".join(f"{item.name} ({item.value})" for item in kind)
-        raise ValueError(f"{name} must be a {kind.__name__}: {known}; got {value!r}") from None
 
 
 def choose_math_type(value: Any, computed_in: DataType) -> MathType:
@@ -175,12 +163,3 @@ def optional(
 ) -> int:
     """Address of an operand that may be None, which is NULL."""
     return 0 if value is None else call.operand(value, name, writes, descriptor)
-
-
-def keep_apart(
-    source: int, source_desc: _core.TensorLike, name: str,
-    result: int, result_desc: _core.TensorLike, result_name: str,
-) -> None:  # fmt: skip
-    """ValueError if what a call writes reaches into what it reads; both are addresses."""
-    if _core.overlap(source_desc, source, result_desc, result):
-        raise ValueError(f"{result_name} is written to and must not overlap {name}")

@@ -22,7 +22,7 @@ from pycudnn.abi.cudnn_enums import (
     MathType,
     Status,
 )
-from pycudnn.cudnn._objects import integer, require
+from pycudnn.cudnn._objects import LONG_MAX, integer, require
 from pycudnn.cudnn.convolution import ConvolutionDescriptor
 from pycudnn.cudnn.handle import Handle
 from pycudnn.cudnn.tensor import FilterDescriptor, TensorDescriptor
@@ -410,7 +410,7 @@ def limits(workspace_limit: int | None, deterministic: bool | None) -> tuple[int
     if workspace_limit is None:
         workspace_limit = config.workspace_limit
     else:
-        workspace_limit = integer(workspace_limit, "workspace_limit", 0, 2**63 - 1)
+        workspace_limit = integer(workspace_limit, "workspace_limit", 0, LONG_MAX)
     if deterministic is None:
         deterministic = config.deterministic
     require(deterministic, bool, "deterministic")

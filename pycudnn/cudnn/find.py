@@ -18,7 +18,7 @@ from pycudnn.abi.cudnn_enums import (
     Status,
 )
 from pycudnn.cudnn import algorithms
-from pycudnn.cudnn._objects import finite, integer, member, require
+from pycudnn.cudnn._objects import LONG_MAX, finite, integer, member, require
 from pycudnn.cudnn.algorithms import (
     AlgorithmPerformance,
     check_descriptors,
@@ -180,7 +180,7 @@ def _record(
         kind(integer(algorithm, "algorithm", 0, kind.COUNT - 1)),
         member(Status, status, "status"),
         time,
-        integer(memory, "memory", 0, 2**63 - 1),
+        integer(memory, "memory", 0, LONG_MAX),
         member(Determinism, determinism, "determinism"),
         member(MathType, math_type, "math_type"),
     )

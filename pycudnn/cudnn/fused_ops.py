@@ -30,7 +30,7 @@ from pycudnn.abi.cudnn_enums import FusedOpsVariantParamLabel as Variant
 from pycudnn.abi.fused_ops import DESCRIPTORS, OPERATIONS
 from pycudnn.abi.types import ctypes_type
 from pycudnn.cudnn._claims import Claims
-from pycudnn.cudnn._objects import finite, integer, member, require
+from pycudnn.cudnn._objects import LONG_MAX, finite, integer, member, require
 from pycudnn.cudnn._objects import workspace as scratch
 from pycudnn.cudnn.activation import ActivationDescriptor
 from pycudnn.cudnn.convolution import ConvolutionDescriptor
@@ -433,7 +433,7 @@ def _check_scalar(label: Variant, value: Any) -> int | float:
     if label == Variant.SCALAR_SIZE_T_WORKSPACE_SIZE_IN_BYTES:
         raise ValueError(f"{label.name} is that of PTR_WORKSPACE and cannot be set")
     if label == Variant.SCALAR_INT64_T_BN_ACCUMULATION_COUNT:
-        return integer(value, label.name, 1, 2**63 - 1)
+        return integer(value, label.name, 1, LONG_MAX)
     if label == Variant.SCALAR_DOUBLE_BN_EPSILON:
         return finite(value, label.name, CUDNN_BN_MIN_EPSILON)
     return finite(value, label.name, 0.0, 1.0)

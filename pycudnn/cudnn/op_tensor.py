@@ -7,7 +7,7 @@ from typing import Any
 
 from pycudnn import _core, dtypes
 from pycudnn.abi.cudnn_enums import DataType, NanPropagation, OpTensorOp
-from pycudnn.cudnn._objects import construct, factor, keep_apart, member, require
+from pycudnn.cudnn._objects import construct, factor, member, require
 from pycudnn.cudnn.handle import Handle
 from pycudnn.cudnn.tensor import TensorDescriptor
 from pycudnn.errors import NotSupported
@@ -153,8 +153,15 @@ def _check_sharing(addresses: list[int], descs: tuple[TensorDescriptor, ...]) ->
     if not is_a:
         if c_at == a_at:
             raise ValueError(f"a and c are one memory in two layouts, {a_desc!r} and {c_desc!r}")
-        keep_apart(a_at, a_desc, "a", c_at, c_desc, "c")
+        _keep_apart(a_at, a_desc, "a", c_at, c_desc)
     if c_at == b_at and (not is_a or b_desc != c_desc):
         raise ValueError("c must not be the memory of b: swap a and b, or use memory of its own")
     if c_at != b_at:
-        keep_apart(b_at, b_desc, "b", c_at, c_desc, "c")
+        _keep_apart(b_at, b_desc, "b", c_at, c_desc)
+
+
+def _keep_apart(
+    read: int, read_desc: TensorDescriptor, name: str, c_at: int, c_desc: TensorDescriptor
+) -> None:
+    if _core.overlap(read_desc, read, c_desc, c_at):
+        raise ValueError(f"c is written to and must not overlap {name}")

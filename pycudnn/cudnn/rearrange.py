@@ -8,7 +8,7 @@ from typing import Any
 from pycudnn import _core
 from pycudnn._core import get_convolution_forward_output_dim
 from pycudnn.abi.cudnn_enums import DataType, ReorderType
-from pycudnn.cudnn._objects import keep_apart, member, require
+from pycudnn.cudnn._objects import member, require
 from pycudnn.cudnn.convolution import ConvolutionDescriptor
 from pycudnn.cudnn.handle import Handle
 from pycudnn.cudnn.tensor import FilterDescriptor, TensorDescriptor
@@ -39,7 +39,7 @@ def im2col(
     with _core.ColdCall(handle.library, handle) as call:
         x_at = call.operand(x, "x", False, x_desc)
         columns_at = call.operand(columns, "columns", True, columns_desc)
-        keep_apart(x_at, x_desc, "x", columns_at, columns_desc, "columns")
+        call.keep_apart()
         call("cudnnIm2Col", handle, x_desc, x_at, w_desc, conv, columns_at)
 
 
@@ -85,14 +85,13 @@ def reorder_filter_and_bias(
             call.operand(w, "w", False, w_desc),
             call.operand(reordered_w, "reordered_w", True, w_desc),
         )
-        keep_apart(weights[0], w_desc, "w", weights[1], w_desc, "reordered_w")
         biases = (0, 0)
         if bias is not None:
             biases = (
                 call.operand(bias, "bias", False, bias_desc),
                 call.operand(reordered_bias, "reordered_bias", True, bias_desc),
             )
-            keep_apart(biases[0], bias_desc, "bias", biases[1], bias_desc, "reordered_bias")
+        call.keep_apart()
         call(
             "cudnnReorderFilterAndBias",
             handle, w_desc, reorder_type, *weights, int(bias is not None), *biases,

@@ -21,7 +21,6 @@ from pycudnn.cudnn._objects import (
     construct,
     integer,
     integers,
-    keep_apart,
     member,
     require,
     scaling,
@@ -306,7 +305,7 @@ def _transform(
     with _core.ColdCall(handle.library, handle) as call:
         src_at = call.operand(src, "src", False, src_desc)
         dest_at = call.operand(dest, "dest", True, dest_desc)
-        keep_apart(src_at, src_desc, "src", dest_at, dest_desc, "dest")
+        call.keep_apart()
         call(
             function,
             handle, transform, scales[0], src_desc, src_at, scales[1], dest_desc, dest_at,
